@@ -2,6 +2,7 @@
 //@use common/head_weight.cuh
 //@use common/logit.cuh
 //@use common/query_rows.cuh
+//@use common/stored_logit.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/grid.cuh
 //@use ptx/memory.cuh
@@ -256,24 +257,25 @@ DEVICE void clear_sums(float (*sums)[2]) {
 /* ---- results --------------------------------------------------------------------------------- */
 
 /* Writes four adjacent logits of a row, of which `count` are inside. */
-DEVICE void write_four(float *to, const float *values, int count) {
-    if (count >= 4 && (u64)to % 16 == 0) {
+DEVICE void write_four(stored_logit *to, const float *values, int count) {
+    if (count >= 4 && is_aligned_for_four((u64)to)) {
         const float4 four = {values[0], values[1], values[2], values[3]};
-        *(float4 *)to = four;
+        store_four_logits(to, four);
         return;
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (i < count) {
-            to[i] = values[i];
+            store_logit(&to[i], values[i]);
         }
     }
 }
 
 /* The item's first logit of a query and a group of heads. */
-DEVICE float *row_of(const struct indexer_logits_fwd_params *params, const struct item *item,
-                     int query, int group) {
-    return params->logits + (item->first_query + query) * params->logits_token_stride +
+DEVICE stored_logit *row_of(const struct indexer_logits_fwd_params *params, const struct item *item,
+                            int query, int group) {
+    return (stored_logit *)params->logits +
+           (item->first_query + query) * params->logits_token_stride +
            group * params->logits_group_stride + item->first_key / BLOCK_MAX;
 }
 
@@ -302,7 +304,7 @@ DEVICE void write_keys(const struct indexer_logits_fwd_params *params, const str
         return;
     }
     const struct key_range window = window_of(params, item, query);
-    float *const row = row_of(params, item, query, group);
+    stored_logit *const row = row_of(params, item, query, group);
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; tile += 2) {
         const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
@@ -322,7 +324,7 @@ DEVICE void write_small_blocks(const struct indexer_logits_fwd_params *params,
         return;
     }
     const struct key_range window = window_of(params, item, query);
-    float *const row = row_of(params, item, query, group);
+    stored_logit *const row = row_of(params, item, query, group);
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; tile += 2) {
         const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
@@ -334,7 +336,7 @@ DEVICE void write_small_blocks(const struct indexer_logits_fwd_params *params,
                 values[i] = fmaxf(values[i], values[i + k]);
             }
             if (key + i < item->keys) {
-                row[(key + i) / BLOCK_MAX] = values[i];
+                store_logit(&row[(key + i) / BLOCK_MAX], values[i]);
             }
         }
     }
@@ -357,7 +359,7 @@ DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const s
     const int lane = (int)threadIdx.x % 32;
     const struct key_range none = {0, 0};
     const struct key_range window = query < item->queries ? window_of(params, item, query) : none;
-    float *const row = row_of(params, item, query, group);
+    stored_logit *const row = row_of(params, item, query, group);
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; tile += SPAN_TILES) {
         float largest = LOWEST_LOGIT, values[4];
@@ -378,7 +380,7 @@ DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const s
         if (WIDE_BLOCKS) {
             largest_at(sum, (int)threadIdx.x / 32)[lane / 4] = largest;
         } else if (query < item->queries && key < item->keys) {
-            row[key / BLOCK_MAX] = largest;
+            store_logit(&row[key / BLOCK_MAX], largest);
         }
     }
 }
@@ -397,7 +399,7 @@ DEVICE void write_wide_blocks(const struct indexer_logits_fwd_params *params,
             largest = fmaxf(largest, largest_at(sum, block * BLOCK_WARPS + k)[query]);
         }
         if (eight + query < item->queries && block * BLOCK_MAX < item->keys) {
-            row_of(params, item, eight + query, group + sum)[block] = largest;
+            store_logit(row_of(params, item, eight + query, group + sum) + block, largest);
         }
     }
 }
@@ -428,7 +430,7 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
             continue;
         }
         for (int group = 0; group < HEAD_GROUPS; ++group) {
-            float *const row = row_of(params, item, query, group);
+            stored_logit *const row = row_of(params, item, query, group);
             for (int i = (int)threadIdx.x % 32 * 4; i < logits; i += 128) {
                 write_four(row + i, lowest, logits - i);
             }

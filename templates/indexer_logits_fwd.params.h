@@ -17,7 +17,8 @@ struct indexer_logits_fwd_params {
     const float *k_scale;    /* [rows]; NULL with bf16 */
     const int *window_begin; /* [tokens], clipped to [0, rows) */
     const int *window_end;   /* [tokens] */
-    float *logits;           /* [tokens, HEAD_GROUPS, rows / BLOCK_MAX, rounded up] */
+    void *
+        logits; /* fp32, or bf16 with LOGITS_BF16: [tokens, HEAD_GROUPS, rows / BLOCK_MAX, rounded up] */
     long long q_token_stride, q_head_stride;
     long long k_row_stride;
     long long weights_token_stride;

@@ -2,6 +2,7 @@
 //@use common/descriptor.cuh
 //@use common/logit.cuh
 //@use common/ring.cuh
+//@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
@@ -99,9 +100,9 @@ struct cursor {
     int key;      /* this thread's first key; its second is 8 further */
     bool inner;   /* the tile is inside the windows of all the block's queries, and all of these
                      exist */
-    bool aligned; /* rows of logits are 16-byte aligned */
-    float *row;   /* the logits of the first set's query, at the first key */
-    int queries;  /* how many queries exist from the first set's on */
+    bool aligned; /* four logits of a row can be stored at once */
+    stored_logit *row; /* the logits of the first set's query, at the first key */
+    int queries;       /* how many queries exist from the first set's on */
     float scale[2], next_scale[2];
 };
 
@@ -181,8 +182,8 @@ DEVICE int set_of(int sum) {
 }
 
 /* The logits of a sum in the rows of the first set's query. */
-DEVICE float *logits_of(const struct indexer_logits_fwd_params *params, const struct cursor *at,
-                        int sum) {
+DEVICE stored_logit *logits_of(const struct indexer_logits_fwd_params *params,
+                               const struct cursor *at, int sum) {
     return at->row + set_of(sum) * SET_QUERIES * params->logits_token_stride +
            sum % HEAD_GROUPS * params->logits_group_stride;
 }
@@ -198,12 +199,13 @@ DEVICE void write_edge(const struct indexer_logits_fwd_params *params, const str
         return;
     }
     const struct key_range window = window_of_sum(at, sum);
-    float *const to = logits_of(params, at, sum);
+    stored_logit *const to = logits_of(params, at, sum);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int key = at->key + 8 * i;
         if (key < params->rows) {
-            to[8 * i] = key >= window.begin && key < window.end ? logits[i] : LOWEST_LOGIT;
+            store_logit(&to[8 * i],
+                        key >= window.begin && key < window.end ? logits[i] : LOWEST_LOGIT);
         }
     }
 }
@@ -224,7 +226,7 @@ DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const s
                          int sum, float *logits) {
     enum { LANES = BLOCK_MAX < 8 ? BLOCK_MAX : 8 }; /* with keys of a block */
     const int lane = (int)threadIdx.x % 32;
-    float *const to = logits_of(params, at, sum);
+    stored_logit *const to = logits_of(params, at, sum);
     const bool exists = set_of(sum) * SET_QUERIES < at->queries;
     if (BLOCK_MAX == 16) {
         logits[0] = fmaxf(logits[0], logits[1]);
@@ -236,7 +238,7 @@ DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const s
             logits[i] = fmaxf(logits[i], __shfl_xor_sync((u32)ALL_LANES, logits[i], keys * 4));
         }
         if (exists && lane / 4 % LANES == 0 && at->key + 8 * i < params->rows) {
-            to[8 * i / BLOCK_MAX] = logits[i];
+            store_logit(&to[8 * i / BLOCK_MAX], logits[i]);
         }
     }
 }
@@ -244,7 +246,7 @@ DEVICE void write_blocks(const struct indexer_logits_fwd_params *params, const s
 /* Writes the sets' logits of a warpgroup in whole cache lines, by way of shared memory: each of a
  * warp's stores then covers the tile's keys of two queries. Directly from the accumulators it would
  * cover four queries in pieces of 32 bytes, which L2 may write to memory before the line is
- * complete. By the whole warpgroup; rows of logits must be 16-byte aligned. */
+ * complete. By the whole warpgroup; rows of logits must be aligned. */
 DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const struct cursor *at,
                         int first_set, float logits[PART_SUMS][2]) {
     const int thread = (int)threadIdx.x % WARPGROUP, warp = thread / 32, lane = thread % 32;
@@ -264,8 +266,8 @@ DEVICE void write_lines(const struct indexer_logits_fwd_params *params, const st
 #pragma unroll
     for (int i = 0; i < STAGED_SETS; i += 2) {
         const int query = first_set * SET_QUERIES + first + i - at->column;
-        float *const to = at->row + query * params->logits_token_stride + key - line;
-        *(float4 *)to = *(const float4 *)(from + i * STAGED_ROW);
+        stored_logit *const to = at->row + query * params->logits_token_stride + key - line;
+        store_four_logits(to, *(const float4 *)(from + i * STAGED_ROW));
     }
 }
 
@@ -289,9 +291,9 @@ DEVICE void write_sums(const struct indexer_logits_fwd_params *params, const str
     } else if (at->inner) {
 #pragma unroll
         for (int i = 0; i < sums.end - sums.begin; ++i) {
-            float *const to = logits_of(params, at, sums.begin + i);
-            to[0] = logits[i][0];
-            to[8] = logits[i][1];
+            stored_logit *const to = logits_of(params, at, sums.begin + i);
+            store_logit(&to[0], logits[i][0]);
+            store_logit(&to[8], logits[i][1]);
         }
     } else {
 #pragma unroll
@@ -440,7 +442,8 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
     int tile = group; /* the warpgroup's next tile of the run */
     bool landed = false;
     at.column = lane % 4;
-    at.aligned = (((u64)params->logits | (u64)params->logits_token_stride * 4) & 15) == 0;
+    at.aligned = is_aligned_for_four((u64)params->logits |
+                                     (u64)params->logits_token_stride * sizeof(stored_logit));
     for (;;) {
         at.buffer = buffer.index;
         mbarrier_wait(barrier_at(QUERY_FULL + buffer.index), buffer.parity);
@@ -455,8 +458,8 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         const bool whole = params->tokens - run.query >= BLOCK_QUERIES;
         at.queries = params->tokens - run.query - at.column;
         at.key = run.key + tile * TILE_KEYS + line;
-        at.row = params->logits + (run.query + at.column) * params->logits_token_stride +
-                 at.key / BLOCK_MAX;
+        at.row = (stored_logit *)params->logits +
+                 (run.query + at.column) * params->logits_token_stride + at.key / BLOCK_MAX;
         if (SCALES_AHEAD) {
             load_scales(params, &at, (u32)at.key);
         }

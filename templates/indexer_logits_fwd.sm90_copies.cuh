@@ -2,6 +2,7 @@
 //@use common/head_weight.cuh
 //@use common/logit.cuh
 //@use common/ring.cuh
+//@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/bulk.cuh
 //@use ptx/mbarrier.cuh
@@ -157,16 +158,17 @@ DEVICE bool fills_slowly(const struct indexer_logits_fwd_params *params) {
 }
 
 /* Fills a range of logits with -inf; by one thread. */
-DEVICE void fill(float *from, float *to, bool slowly) {
+DEVICE void fill(stored_logit *from, stored_logit *to, bool slowly) {
+    enum { MOST = FILL_BYTES / sizeof(stored_logit) };
     for (; from < to && (u64)from % 16 != 0; ++from) {
-        *from = LOWEST_LOGIT;
+        store_logit(from, LOWEST_LOGIT);
     }
     for (; from < to && (u64)to % 16 != 0; --to) {
-        to[-1] = LOWEST_LOGIT;
+        store_logit(to - 1, LOWEST_LOGIT);
     }
     while (from < to) {
         const i64 left = to - from;
-        const u32 bytes = (left < FILL_BYTES / 4 ? (u32)left : FILL_BYTES / 4) * 4;
+        const u32 bytes = (left < MOST ? (u32)left : MOST) * (u32)sizeof(stored_logit);
         bulk_store(from, shared_address(LOWEST_OFFSET), bytes);
         bulk_commit();
         if (slowly) {
@@ -174,7 +176,7 @@ DEVICE void fill(float *from, float *to, bool slowly) {
         } else {
             bulk_wait_read_2();
         }
-        from += bytes / 4;
+        from += bytes / sizeof(stored_logit);
     }
 }
 
@@ -188,15 +190,16 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
         const struct key_range window = lane_window(params, query);
         const struct key_range tiles = block_tiles(&window);
         const i64 logits = ((i64)params->rows + BLOCK_MAX - 1) / BLOCK_MAX; /* of a row */
-        float *const row = params->logits + query * params->logits_token_stride;
+        stored_logit *const row =
+            (stored_logit *)params->logits + query * params->logits_token_stride;
         for (int i = 0; i < BATCH_QUERIES; ++i) {
             const int own = i % LANE_QUERIES;
             if ((int)threadIdx.x % 32 == i / LANE_QUERIES && query >= 0 &&
                 query + own < params->tokens) {
 #pragma unroll 1
                 for (int group = 0; group < HEAD_GROUPS; ++group) {
-                    float *const to = row + own * params->logits_token_stride +
-                                      group * params->logits_group_stride;
+                    stored_logit *const to = row + own * params->logits_token_stride +
+                                             group * params->logits_group_stride;
                     fill(to, to + (i64)tiles.begin * (TILE_KEYS / BLOCK_MAX), slowly);
                     fill(to + (i64)tiles.end * (TILE_KEYS / BLOCK_MAX), to + logits, slowly);
                 }

@@ -2,6 +2,7 @@
 //@use common/descriptor.cuh
 //@use common/logit.cuh
 //@use common/ring.cuh
+//@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
@@ -151,8 +152,8 @@ DEVICE void finish_part(const struct indexer_logits_fwd_params *params, const st
     const bool last = at->inner && WEIGHTS_LAST;
     const int written = row + lane % 2 * 8;
     const int query = at->query + written / HEADS;
-    float *const to = params->logits + query * params->logits_token_stride +
-                      written % HEADS * params->logits_group_stride;
+    stored_logit *const to = (stored_logit *)params->logits + query * params->logits_token_stride +
+                             written % HEADS * params->logits_group_stride;
 #pragma unroll
     for (int block = 0; block < TILE_KEYS / BLOCK_MAX; ++block) {
         float largest;
@@ -167,7 +168,8 @@ DEVICE void finish_part(const struct indexer_logits_fwd_params *params, const st
         }
         const int key = at->key - lane % 4 * 2 + block * BLOCK_MAX; /* the block's first */
         if (lane % 4 < 2 && query < params->tokens && key < params->rows) {
-            to[key / BLOCK_MAX] = canonical_logit(last ? weigh(params->scale, largest) : largest);
+            store_logit(&to[key / BLOCK_MAX],
+                        canonical_logit(last ? weigh(params->scale, largest) : largest));
         }
     }
 }

@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/logit.cuh
+//@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/proxy.cuh
@@ -90,8 +91,8 @@ DEVICE void initialise(const struct indexer_logits_fwd_params *params) {
         }
         mbarrier_fence_init();
     }
-    for (int i = (int)threadIdx.x; i < FILL_BYTES / 4; i += THREADS) {
-        ((float *)(arena + LOWEST_OFFSET))[i] = LOWEST_LOGIT;
+    for (int i = (int)threadIdx.x; i < FILL_BYTES / (int)sizeof(stored_logit); i += THREADS) {
+        store_logit((stored_logit *)(arena + LOWEST_OFFSET) + i, LOWEST_LOGIT);
     }
     fence_proxy_async();
 }

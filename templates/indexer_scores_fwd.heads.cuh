@@ -3,6 +3,7 @@
 //@use common/logit.cuh
 //@use common/quad_sum.cuh
 //@use common/queries.cuh
+//@use common/stored_logit.cuh
 //@use indexer_scores_fwd.params.h
 /*
  * From products to logits, shared by the variants of indexer_scores_fwd. Products are slots by
@@ -157,14 +158,15 @@ DEVICE int first_of_run(float logit, bool valid, float largest) {
 
 /* Where a query's logits go; with KEYS its entries, and where its blocks' best rows go, or null. */
 struct logit_row {
-    float *logits;
+    stored_logit *logits;
     const int *entries;
     int *keys;
 };
 
 DEVICE struct logit_row open_logits(const struct indexer_scores_fwd_params *params, int query) {
     const struct logit_row row = {
-        params->logits + query * params->logits_token_stride, index_row(&params->work, query),
+        (stored_logit *)params->logits + query * params->logits_token_stride,
+        index_row(&params->work, query),
         KEYS && params->keys ? params->keys + query * params->keys_token_stride : 0};
     return row;
 }
@@ -182,20 +184,20 @@ DEVICE void write_logit(const struct logit_row *row, i64 group_offset, int slot,
     const float logit = finish_logit(sums, scale);
     if (BLOCK_MAX == 1) {
         if (slot < width) {
-            row->logits[group_offset + slot] = valid ? logit : LOWEST_LOGIT;
+            store_logit(&row->logits[group_offset + slot], valid ? logit : LOWEST_LOGIT);
         }
         return;
     }
     const float largest = largest_of_run(logit, valid);
     const int best = KEYS && row->keys ? first_of_run(logit, valid, largest) : 0;
     if (slot < width && slot % RUN_SLOTS == 0) {
-        float *const to = row->logits + group_offset + slot / BLOCK_MAX;
+        stored_logit *const to = row->logits + group_offset + slot / BLOCK_MAX;
         const bool is_first = slot % BLOCK_MAX == 0;
-        if (KEYS && row->keys && (is_first || largest > *to)) {
+        if (KEYS && row->keys && (is_first || largest > load_stored_logit(to))) {
             row->keys[slot / BLOCK_MAX] =
                 largest > LOWEST_LOGIT ? row_of_slot(row, slot / WARP_SLOTS * WARP_SLOTS + best)
                                        : MASKED;
         }
-        *to = is_first ? largest : fmaxf(largest, *to);
+        store_logit(to, is_first ? largest : fmaxf(largest, load_stored_logit(to)));
     }
 }

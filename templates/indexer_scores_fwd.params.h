@@ -11,7 +11,7 @@ struct indexer_scores_fwd_params {
     const void *q;       /* [tokens, HEADS, DIM] bf16, or e4m3 with FP8 */
     const void *k;       /* [rows, DIM] likewise */
     const void *weights; /* [tokens, HEADS]; NULL without WEIGHTS */
-    float *logits;       /* [tokens, HEAD_GROUPS, width] */
+    void *logits; /* [tokens, HEAD_GROUPS, width / BLOCK_MAX] fp32, or bf16 with LOGITS_BF16 */
     long long q_token_stride, q_head_stride;
     long long weights_token_stride;
     long long logits_token_stride;

@@ -186,9 +186,9 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
         for (int group = 0; group < HEAD_GROUPS; ++group) {
             if (slot < params->work.width && slot % BLOCK_MAX == 0) {
-                params->logits[query * params->logits_token_stride +
-                               group * params->logits_group_stride + slot / BLOCK_MAX] =
-                    LOWEST_LOGIT;
+                store_logit((stored_logit *)params->logits + query * params->logits_token_stride +
+                                group * params->logits_group_stride + slot / BLOCK_MAX,
+                            LOWEST_LOGIT);
             }
         }
         if (KEYS && params->keys && slot < params->work.width && slot % BLOCK_MAX == 0) {
@@ -437,8 +437,9 @@ DEVICE void write_largest(const struct indexer_scores_fwd_params *params, const 
             largest = fmaxf(largest, runs[run]);
         }
         if (first + block * BLOCK_MAX < params->work.width) {
-            math->row.logits[group * params->logits_group_stride + first / BLOCK_MAX + block] =
-                largest;
+            store_logit(math->row.logits + group * params->logits_group_stride + first / BLOCK_MAX +
+                            block,
+                        largest);
         }
     }
     if (KEYS && math->row.keys && threadIdx.x % 32 == 0) {
@@ -503,7 +504,8 @@ DEVICE void run_math(const struct indexer_scores_fwd_params *params, int group) 
     const int warp = (int)(threadIdx.x % WARPGROUP / 32);
     const int offset = (int)keep((u32)(warp * 16 + written_slot()));
     struct ring_place place = {0, 0};
-    struct math math = {NO_QUERY, {0, 0}, 0, {{0.0f, 0.0f}}, {params->logits, 0, 0}};
+    struct math math = {
+        NO_QUERY, {0, 0}, 0, {{0.0f, 0.0f}}, {(stored_logit *)params->logits, 0, 0}};
     for (;;) {
         const int number = group * STAGES + place.index;
         mbarrier_wait(barrier_at(FULL + number), place.parity);

@@ -44,6 +44,9 @@
  *   publish         p: 0 (the default) to 16384
  *   publish_block   1 (the default), 2, 4 .. 128; at least block_max
  *   publish_pinned  0 (the default) to p
+ *   logits          fp32 (the default) or bf16: what the logits are rounded to before the selection, to
+ *                   nearest, ties to even. Equal rounded logits are ties, and values are the rounded ones.
+ *                   bf16 halves the workspace of a logit
  * In addition, knobs override the plan, "fwd.variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_TOPK_H

@@ -36,6 +36,7 @@ _PARAMETERS = {
 # Arguments of the choice that have other names here, and those that are always the same.
 _INDEX = {"q": "index_q", "k": "index_k", "weights": "index_weights"}
 _ALWAYS = {"k_scale": None, "index_offset": 0, "scale": 0.0, "order": "index", "activation": "relu", "groups": 1, "block_max": 1}
+_ALWAYS |= {"logits": "fp32"}  # values are the loss's
 
 
 def _of_choice(named) -> tuple:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 128 << 20  # of logits, that indexer_topk holds at a time
 _DTYPES = {torch.bfloat16: "bf16", torch.float8_e4m3fn: "fp8"}
+_LOGITS = {torch.float32: "fp32", torch.bfloat16: "bf16"}  # that indexer_topk chooses from
 
 
 # ---- windows ----------------------------------------------------------------------------------------
@@ -97,6 +98,7 @@ def _keys(**options) -> str:
 _DEFAULTS = {
     **{"activation": "relu", "weights": True, "groups": 1, "block_max": 1, "candidate_block": 0},
     **{"pinned": 0, "expand": 1, "tail": False, "publish": 0, "publish_block": 1, "publish_pinned": 0},
+    "logits": "fp32",
 }
 
 
@@ -151,7 +153,7 @@ def _select_table(named) -> str:
 
 def _topk_table(named) -> str:
     shape = f"heads={named['groups']},dim=64,dtype=bf16"
-    options = ("activation", "block_max", "candidate_block", "publish", "publish_block", "publish_pinned")
+    options = ("activation", "block_max", "candidate_block", "publish", "publish_block", "publish_pinned", "logits")
     return f"indexer_topk:{shape},{_list_table(named)}{_keys(**{name: named[name] for name in options})}"
 
 
@@ -173,10 +175,11 @@ def _logits_spec(
 def _topk_spec(
     kind, heads, dim, weights, weights_type, topk: int, order: str, activation: str, groups: int, block_max: int, pinned: int,
     expand: int, tail: bool, candidate_block: int, publish: int, publish_block: int, publish_pinned: int,
+    logits: str,
 ) -> str:  # fmt: skip
     options = {"weights": weights, "activation": activation, "groups": groups, "block_max": block_max, "pinned": pinned}
     options |= {"expand": expand, "tail": tail, "candidate_block": candidate_block, "publish": publish}
-    options |= {"publish_block": publish_block, "publish_pinned": publish_pinned}
+    options |= {"publish_block": publish_block, "publish_pinned": publish_pinned, "logits": logits}
     of = f"heads={heads},dim={dim},dtype={_DTYPES[kind]},topk={topk},order={order}{_keys(**options)}"
     return f"indexer_topk:{of}{of_type(weights_type)}"
 
@@ -433,6 +436,7 @@ def topk_select(
 def _two_steps(
     q, k, weights, k_scale, window_begin, window_end, offset, limit, candidates, width, index_offset, scale, topk, order,
     activation, groups, block_max, pinned, expand, tail, candidate_block, publish, publish_block, publish_pinned,
+    logits,
 ):  # fmt: skip
     """The eager reference by chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
     rows, keys = max(1, CHUNK_BYTES // max(4, 4 * groups * k.shape[0])), k.shape[0]
@@ -444,14 +448,15 @@ def _two_steps(
 
         (queries, own), window, listed = cut(q, weights), cut(window_begin, window_end), cut(candidates)
         scoring = *listed, scale, activation, groups, block_max, candidate_block
-        logits = _reference.logits(queries, k, own, k_scale, *window, *scoring)
+        scores = _reference.logits(queries, k, own, k_scale, *window, *scoring)
+        scores = scores.to(torch.bfloat16).to(scores.dtype) if logits == "bf16" else scores
         lists = *cut(offset, limit), index_offset, order, groups, pinned, expand, tail, width
-        made = _reference.select(logits, topk, *window, *lists, keys, block_max, *listed, candidate_block)
+        made = _reference.select(scores, topk, *window, *lists, keys, block_max, *listed, candidate_block)
         blocks = None
         if publish:
-            logits = _reference.largest(logits, publish_block // block_max)
+            scores = _reference.largest(scores, publish_block // block_max)
             of_blocks = None, None, 0, "index", groups, publish_pinned, 1, False, 0, keys, publish_block
-            blocks = _reference.select(logits, publish, *window, *of_blocks)[0]
+            blocks = _reference.select(scores, publish, *window, *of_blocks)[0]
         parts.append((*made, blocks))
     return tuple(None if each[0] is None else torch.cat(each) for each in zip(*parts))
 
@@ -557,6 +562,7 @@ if TYPE_CHECKING:
         scale: float | None
         groups: int
         block_max: int
+        logits_dtype: torch.dtype
 
 
 @overload
@@ -621,6 +627,7 @@ def indexer_topk(
     publish: int | None = None,
     publish_block: int = 1,
     publish_pinned: int = 0,
+    logits_dtype: torch.dtype = torch.float32,
     free_multiprocessors: int = 0,
     workspace_limit: int = 0,
     causal_limit: int = 0,
@@ -663,6 +670,9 @@ def indexer_topk(
         publish_block: Keys of a published block, which counts by its largest logit in the window: a power of two up to
             128, at least block_max.
         publish_pinned: How many of a window's last blocks are published in any case.
+        logits_dtype: torch.bfloat16 rounds the logits to bf16 before the selection, which halves the workspace: of logits
+            that round to the same number the lowest keys are selected, and values are the rounded ones. Gradients are
+            those of the logits before rounding.
         free_multiprocessors: Multiprocessors that the kernels leave to other streams.
         workspace_limit: Bytes of workspace, for any T and S; 0 means 128 MB.
         causal_limit: Unless 0, a promise that window_end[t] <= t + causal_limit for each query t (1 where query t is at
@@ -692,6 +702,7 @@ def indexer_topk(
     topk, order, pinned, expand, tail, width = _lists(topk, order, pinned, expand, tail, width)
     groups, block_max, candidate_block = _scoring(groups, block_max, candidates, candidate_block)
     publication = _publication(publish, publish_block, publish_pinned)
+    choose(logits_dtype, "logits_dtype", tuple(_LOGITS))
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     if isinstance(q, Tensor) and q.dtype is torch.float8_e4m3fn:  # which has no gradients
@@ -724,6 +735,7 @@ def indexer_topk(
         tail,
         candidate_block,
         *publication,
+        _LOGITS[logits_dtype],
         backend,
     )
     return (indices, values, lengths, blocks) if publication[0] else (indices, values, lengths)

@@ -27,6 +27,7 @@ OTHER_VALUES = {
     "group_size": 16,
     "groups": 2,
     "index_offset": 5,
+    "logits_dtype": torch.bfloat16,
     "lse": "base2",
     "order": "score",
     "pinned": 1,

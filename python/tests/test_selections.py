@@ -105,6 +105,24 @@ def test_blocks_of_groups(device, backend):
 
 
 @BACKENDS
+@pytest.mark.parametrize("heads,options", [(2, {}), (4, {"groups": 2, "block_max": 2}), (2, {"candidate_block": 4})])
+def test_rounded_logits(device, backend, heads, options):
+    """bf16 logits above 256: many become equal, and the lowest of those are selected."""
+    q, k, weights, begin, end = made(device, heads)
+    weights *= 37
+    groups, block = options.get("groups", 1), options.get("block_max", 1)
+    if "candidate_block" in options:
+        options = {**options, "candidates": torch.tensor([[0, 2, 3, 5, 9]] * T, dtype=torch.int32, device=device)}
+    listed = [4 * block + i for block in (0, 2, 3, 5, 9) for i in range(4)] if "candidates" in options else None
+    full = full_score(q, k, weights, None, "relu", groups)
+    assert not torch.equal(full, full.bfloat16().float())
+    full = full.bfloat16().float().tolist()
+    got = smelt.indexer_topk(q, k, weights, begin, end, 6, logits_dtype=torch.bfloat16, backend=backend, **options)
+    windows = [(t, int(begin[t]), int(end[t])) for t in range(T)]
+    check(got, [choose(full[t][g], b, e, 6, block, listed=listed) for t, b, e in windows for g in range(groups)], 6, 6)
+
+
+@BACKENDS
 def test_published_blocks_and_candidates(device, backend):
     """DeepSeek-V4.1: a layer publishes blocks beside its own choice, and others choose within them."""
     q, k, weights, begin, end = made(device, 2)
@@ -235,6 +253,7 @@ BAD = {
     "nothing published": ({"publish_block": 4}, "publish_block needs publish"),
     "scale": ({"scale": 0.5}, "scale goes with weights=None"),
     "no scale": ({"scale": 0.0, "weights": None}, "scale = 0.0 is not legal"),
+    "logits": ({"logits_dtype": torch.float16}, "logits_dtype must be"),
     "activation": ({"activation": "gelu"}, "activation must be one of 'relu', 'none'"),
 }
 

@@ -314,6 +314,7 @@ static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLE
 struct row {
     int64_t topk, pinned, order;
     int expand;                      /* rows of an entry in the list */
+    int bf16;                        /* 1: logits are rounded to it */
     const int32_t *indices, *length; /* length NULL: not given. Of lists: entries, then -1 */
     const float *values;             /* or NULL */
     int64_t added;                   /* to indices */
@@ -375,6 +376,33 @@ static int are_in_order(const struct row *row, int64_t i) {
            (row->values[i] == row->values[i - 1] && row->indices[i] > row->indices[i - 1]);
 }
 
+/* The number that becomes the value. */
+static double rounded(const struct row *row, double logit) {
+    return row->bf16 ? (double)smelt__bf16_to_float(smelt__bf16_from_float((float)logit)) : logit;
+}
+
+/* The next number of bf16 above (`up`) or below a finite one. */
+static double next_bf16(double number, int up) {
+    const uint16_t bits = smelt__bf16_from_float((float)number);
+    const int away = (number > 0) == up;
+    const uint16_t least = up ? 1 : 0x8001;
+    return (double)smelt__bf16_to_float(number == 0 ? least
+                                        : away      ? (uint16_t)(bits + 1)
+                                                    : (uint16_t)(bits - 1));
+}
+
+/* The least error of a logit whose value is `got`, which must be a number of bf16 if logits are. */
+static double value_error(const struct row *row, double got, double expected) {
+    if (!row->bf16)
+        return smelt__logits_error(got, expected);
+    if (rounded(row, got) != got)
+        return INFINITY;
+    const double bound =
+        (got + next_bf16(got, expected > got)) / 2; /* between what rounds to both */
+    const int within = expected > got ? expected <= bound : expected >= bound;
+    return within ? 0 : smelt__logits_error(bound, expected);
+}
+
 static void look_at_values(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
     for (int64_t i = 0; row->values && i < wanted; i++) {
         const int64_t key = key_in(row, i);
@@ -393,7 +421,7 @@ static void look_at_values(const struct row *row, int64_t wanted, struct smelt__
         }
         if (!isfinite(row->logits[key]) || !isfinite(row->terms[key]))
             continue;
-        const double error = smelt__logits_error(got, expected);
+        const double error = value_error(row, got, expected);
         smelt__finding_enlarge(finding, VALUES, error > 0 ? error / fabs(row->terms[key]) : 0, i);
     }
 }
@@ -420,8 +448,8 @@ static void judge_row(const struct row *row, int64_t wanted, struct smelt__findi
     if (!finding->broken)
         look_at_choice(row, wanted, finding);
     smelt__finding_enlarge(finding, CHOICE,
-                           smelt__indexer_topk_error(row->logits, row->terms, row->chosen,
-                                                     row->begin, first_pinned(row)),
+                           smelt__indexer_topk_error(row->bf16, row->logits, row->terms,
+                                                     row->chosen, row->begin, first_pinned(row)),
                            0);
 }
 
@@ -447,7 +475,7 @@ static struct list_rows list_rows_of(const struct smelt__problem *problem,
     return rows;
 }
 
-/* A selection from logits rounded to fp32, one of several correct results: entries[topk], -1 past the
+/* A selection from logits rounded to fp32 or bf16, one of several correct results: entries[topk], -1 past the
  * last. -1: out of memory. */
 static int select_rounded(const struct row *row, int32_t *entries) {
     const struct smelt__topk_select_spec select = {.topk = (int)row->topk,
@@ -464,7 +492,7 @@ static int select_rounded(const struct row *row, int32_t *entries) {
                                          .window_begin.data = &row->begin,
                                          .window_end.data = &row->end};
     for (int64_t key = 0; logits && key < row->count; key++)
-        logits[key] = (float)row->logits[key];
+        logits[key] = (float)rounded(row, row->logits[key]);
     const int failed = !logits || !scores ||
                        smelt__topk_select_reference(&select, &args, 0, logits, entries, scores) < 0;
     free(logits);
@@ -485,7 +513,7 @@ static double *make_answer(const struct row *row, int tail, const struct list_ro
         return NULL;
     }
     for (int64_t i = 0; i < row->topk; i++) {
-        answer[width + i] = entries[i] < 0 ? -INFINITY : row->logits[entries[i]];
+        answer[width + i] = entries[i] < 0 ? -INFINITY : rounded(row, row->logits[entries[i]]);
         const int64_t key = entries[i] >= 0 && row->keys ? row->keys[entries[i]] : entries[i];
         for (int64_t n = key * row->expand; key >= 0 && n < (key + 1) * row->expand; n++)
             if (row->expand == 1 || n < rows->limit)
@@ -631,6 +659,7 @@ static void compare_choice(const struct smelt__placed *placed, const void *prepa
         .pinned = spec->pinned,
         .order = spec->order,
         .expand = spec->expand,
+        .bf16 = spec->logits,
         .added = args.index_offset + (offsets ? (int64_t)offsets[unit / spec->groups] : 0),
     };
     finding->failed = !entries || open_row(problem, &args, unit, spec->block_max, &row) != 0;
@@ -650,7 +679,8 @@ static void compare_published(const struct smelt__placed *placed, const void *pr
     double *answer = NULL;
     (void)prepared;
     smelt__problem_arguments(problem, &args);
-    struct row row = {.topk = spec->publish, .pinned = spec->publish_pinned, .expand = 1};
+    struct row row = {
+        .topk = spec->publish, .pinned = spec->publish_pinned, .expand = 1, .bf16 = spec->logits};
     finding->failed = open_row(problem, &args, unit, spec->publish_block, &row) != 0;
     if (!finding->failed && placed->answer) {
         const struct list_rows rows = {0, 0};
@@ -707,15 +737,25 @@ static const struct smelt__comparison comparisons[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_topk, heads),          SMELT__SPEC_KEY(indexer_topk, dim),
-    SMELT__SPEC_KEY(indexer_topk, dtype),          SMELT__SPEC_KEY(indexer_topk, activation),
-    SMELT__SPEC_KEY(indexer_topk, weights),        SMELT__SPEC_KEY(indexer_topk, groups),
-    SMELT__SPEC_KEY(indexer_topk, block_max),      SMELT__SPEC_KEY(indexer_topk, topk),
-    SMELT__SPEC_KEY(indexer_topk, order),          SMELT__SPEC_KEY(indexer_topk, pinned),
-    SMELT__SPEC_KEY(indexer_topk, expand),         SMELT__SPEC_KEY(indexer_topk, tail),
-    SMELT__SPEC_KEY(indexer_topk, publish),        SMELT__SPEC_KEY(indexer_topk, publish_block),
-    SMELT__SPEC_KEY(indexer_topk, publish_pinned), SMELT__SPEC_KEY(indexer_topk, candidate_block),
-    SMELT__SPEC_KEY(indexer_topk, weights_dtype),  {NULL, 0, 0},
+    SMELT__SPEC_KEY(indexer_topk, heads),
+    SMELT__SPEC_KEY(indexer_topk, dim),
+    SMELT__SPEC_KEY(indexer_topk, dtype),
+    SMELT__SPEC_KEY(indexer_topk, activation),
+    SMELT__SPEC_KEY(indexer_topk, weights),
+    SMELT__SPEC_KEY(indexer_topk, groups),
+    SMELT__SPEC_KEY(indexer_topk, block_max),
+    SMELT__SPEC_KEY(indexer_topk, topk),
+    SMELT__SPEC_KEY(indexer_topk, order),
+    SMELT__SPEC_KEY(indexer_topk, pinned),
+    SMELT__SPEC_KEY(indexer_topk, expand),
+    SMELT__SPEC_KEY(indexer_topk, tail),
+    SMELT__SPEC_KEY(indexer_topk, publish),
+    SMELT__SPEC_KEY(indexer_topk, publish_block),
+    SMELT__SPEC_KEY(indexer_topk, publish_pinned),
+    SMELT__SPEC_KEY(indexer_topk, candidate_block),
+    SMELT__SPEC_KEY(indexer_topk, weights_dtype),
+    SMELT__SPEC_KEY(indexer_topk, logits),
+    {NULL, 0, 0},
 };
 
 /* The passes differ in the table of their tensors. */

@@ -17,7 +17,7 @@ struct indexer_topk {
     struct smelt__indexer_scorer scorer;
     struct smelt__topk_kernels select, publish; /* publish: of topk 0 if nothing is published */
     struct smelt__topk_lists lists;
-    int order, block_max, publish_block, candidate_block;
+    int order, block_max, publish_block, candidate_block, logit_bytes;
 };
 
 static void prepare(smelt_operator *op) {
@@ -28,6 +28,7 @@ static void prepare(smelt_operator *op) {
     made->order = (int)smelt__spec_get(spec, "order");
     made->block_max = (int)smelt__spec_get(spec, "block_max");
     made->publish_block = (int)smelt__spec_get(spec, "publish_block");
+    made->logit_bytes = smelt__spec_get(spec, "logits") ? 2 : 4; /* bf16, fp32 */
     made->candidate_block = (int)smelt__spec_get(spec, "candidate_block");
     made->lists = smelt__topk_lists_of(spec);
     made->select = smelt__topk_kernels_from(op->kernels + SMELT__INDEXER_TOPK_SELECT, selections,
@@ -60,13 +61,14 @@ static smelt_status find_chunks(const struct indexer_topk *indexer,
         .block_queries = indexer->scorer.launch.block_queries,
         .groups = indexer->lists.groups,
         .block_max = indexer->block_max,
+        .logit_bytes = indexer->logit_bytes,
         .columns = args->candidate_count * indexer->candidate_block / indexer->block_max,
         .select = &indexer->select,
         .publish = indexer->publish.topk > 0 ? &indexer->publish : NULL,
         .publish_block = indexer->publish_block,
         .limit = limit};
     *chunks = (struct smelt__indexer_chunks){
-        .extent = {.tokens = args->tokens, .groups = 1, .block_max = 1},
+        .extent = {.tokens = args->tokens, .groups = 1, .block_max = 1, .logit_bytes = 1},
         .even = args->tokens,
         .count = args->tokens > 0};
     if (args->candidate_count > MOST_COLUMNS / (indexer->candidate_block + 1))

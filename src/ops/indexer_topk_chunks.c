@@ -3,7 +3,7 @@
 
 #include "ops/divide.h"
 
-enum { VECTOR = 4 /* fp32 that are written at once: rows begin at multiples of them */ };
+enum { VECTOR = 4 /* logits that are written at once: rows begin at multiples of them */ };
 
 static size_t align(size_t bytes) {
     return (bytes + SMELT__WORKSPACE_ALIGNMENT - 1) / SMELT__WORKSPACE_ALIGNMENT *
@@ -27,7 +27,8 @@ static struct smelt__indexer_chunk make_chunk(const struct smelt__indexer_extent
         chunk.keys = minimum(extent->rows, first + count - 1 + extent->causal_limit);
     chunk.columns = columns_of(extent, chunk.keys);
     chunk.stride = smelt__divide_up(chunk.columns, VECTOR) * VECTOR;
-    chunk.logits_bytes = align((size_t)(count * extent->groups * chunk.stride) * sizeof(float));
+    chunk.logits_bytes =
+        align((size_t)(count * extent->groups * chunk.stride * extent->logit_bytes));
     return chunk;
 }
 
@@ -97,7 +98,7 @@ static int make_even(const struct smelt__indexer_extent *extent, size_t reserved
     const size_t whole = room / SMELT__WORKSPACE_ALIGNMENT * SMELT__WORKSPACE_ALIGNMENT;
     const int64_t columns = columns_of(extent, extent->rows);
     const int64_t stride = smelt__divide_up(columns, VECTOR) * VECTOR;
-    const int64_t most = (int64_t)(whole / ((size_t)(stride * extent->groups) * sizeof(float)));
+    const int64_t most = (int64_t)(whole / (size_t)(stride * extent->groups * extent->logit_bytes));
     *chunks = (struct smelt__indexer_chunks){.extent = *extent, .reserved = reserved};
     chunks->extent.causal_limit = 0;
     chunks->even = balance(extent, most > 0 ? most : 1);

@@ -16,6 +16,7 @@ struct smelt__indexer_extent {
     int64_t causal_limit; /* above 0: query t's window ends at key t + causal_limit at the latest */
     int block_queries;    /* that the logits' kernel takes at once */
     int groups, block_max; /* rows of logits of a query; keys of a logit */
+    int logit_bytes;       /* of a logit in the workspace */
     int64_t columns;       /* above 0: logits of a row, of candidates, whatever its keys */
     const struct smelt__topk_kernels *select;  /* that choose from a chunk's logits */
     const struct smelt__topk_kernels *publish; /* that choose blocks to publish; NULL: none */

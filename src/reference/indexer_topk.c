@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "reference/bf16.h"
+
 int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
                                   const smelt_indexer_topk_args *args, int64_t query, int block,
                                   double *logits, double *terms) {
@@ -26,8 +28,30 @@ int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
     return smelt__indexer_logits_reference(&logits_spec, &logits_args, query, logits, terms);
 }
 
-double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
-                                 int64_t begin, int64_t end) {
+static float rounded(double logit) {
+    return smelt__bf16_to_float(smelt__bf16_from_float((float)logit));
+}
+
+/* The least e with which `better` less e times its terms rounds to no more than `worse` plus e times its
+ * terms; at most `most`. */
+static double rounding_error(double better, double better_terms, double worse, double worse_terms,
+                             double most) {
+    enum { BITS = 40 };
+    double low = 0, high = most;
+    if (rounded(better) <= rounded(worse))
+        return 0;
+    for (int i = 0; i < BITS; i++) {
+        const double e = (low + high) / 2;
+        if (rounded(better - e * better_terms) <= rounded(worse + e * worse_terms))
+            high = e;
+        else
+            low = e;
+    }
+    return high;
+}
+
+double smelt__indexer_topk_error(int bf16, const double *logits, const double *terms,
+                                 const uint8_t *chosen, int64_t begin, int64_t end) {
     int64_t best = -1, worst = -1; /* of those left out, of those chosen */
     for (int64_t s = begin; s < end; s++) {
         if (!isfinite(logits[s]) || !isfinite(terms[s]) || terms[s] < 0)
@@ -40,7 +64,11 @@ double smelt__indexer_topk_error(const double *logits, const double *terms, cons
     if (best < 0 || worst < 0)
         return 0;
     const double error = logits[best] - logits[worst] - 2 * SMELT__LOGIT_UNDERFLOW;
-    return error > 0 ? error / (terms[best] + terms[worst]) : 0;
+    if (!(error > 0))
+        return 0;
+    const double least = error / (terms[best] + terms[worst]);
+    return bf16 ? rounding_error(logits[best], terms[best], logits[worst], terms[worst], least)
+                : least;
 }
 
 /* An infinity that is not decided: above all if it was chosen, below all if it was left out. A block

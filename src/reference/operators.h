@@ -62,6 +62,7 @@ struct smelt__indexer_topk_spec {
     int pinned, expand, tail;
     int publish, publish_block, publish_pinned;
     int weights_dtype; /* of enum smelt__weights_dtype */
+    int logits; /* 1: rounded to bf16 */
 };
 
 struct smelt__topk_select_spec {
@@ -421,10 +422,11 @@ int smelt__indexer_topk_reference(const struct smelt__indexer_topk_spec *spec,
  * fp32 loses near 0 (SMELT__LOGIT_UNDERFLOW), are chosen from rightly only if no key that was left
  * out is better than one that was chosen by more than e times the two's terms and twice that loss:
  * the least such e, of the best left out and the worst chosen. `chosen[s]`: whether key s is among
- * them. Keys whose logits or terms are not finite are not looked at.
+ * them. Keys whose logits or terms are not finite are not looked at. `bf16`: logits are chosen from after
+ * rounding to bf16, which is monotonic: then such an e is the least with which the two may round so.
  */
-double smelt__indexer_topk_error(const double *logits, const double *terms, const uint8_t *chosen,
-                                 int64_t begin, int64_t end);
+double smelt__indexer_topk_error(int bf16, const double *logits, const double *terms,
+                                 const uint8_t *chosen, int64_t begin, int64_t end);
 
 /*
  * Of a choice among infinite logits, or between them and finite ones, a chosen key that a key left

@@ -10,14 +10,15 @@ static const char *const all_specs[] = {
     "indexer_topk:heads=3,dim=128,dtype=bf16,topk=100",
     "indexer_topk:heads=32,dim=128,dtype=fp8,topk=200,order=score",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512",
-    "indexer_topk:heads=8,dim=64,dtype=bf16,topk=1",
+    "indexer_topk:heads=8,dim=64,dtype=bf16,topk=1,logits=bf16",
     "indexer_topk:heads=16,dim=64,dtype=fp8,topk=2048",
     "indexer_topk:heads=128,dim=128,dtype=bf16,topk=4096,order=score",
     "indexer_topk:heads=32,dim=128,dtype=fp8,weights_dtype=bf16,topk=2048",
     "indexer_topk:heads=32,dim=128,dtype=bf16,topk=512,expand=4,tail=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,publish=700,publish_block=8,publish_pinned=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,candidate_block=8",
-    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=128,block_max=4,candidate_block=32",
+    "indexer_topk:heads=64,dim=128,dtype=fp8,topk=128,block_max=4,candidate_block=32,logits=bf16",
+    "indexer_topk:heads=32,dim=128,dtype=fp8,topk=512,logits=bf16",
     "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,groups=4,topk=16,block_max=64,candidate_"
     "block="
     "128,expand=2",
@@ -31,13 +32,14 @@ static const char *const all_specs[] = {
 };
 static const char *const quick_specs[] = {
     "indexer_topk:heads=3,dim=64,dtype=bf16,weights_dtype=bf16,topk=100",
-    "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score",
+    "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score,logits=bf16",
     "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=20,pinned=2,expand=4,tail=1",
     "indexer_topk:heads=4,dim=64,dtype=bf16,weights=0,activation=none,block_max=4,topk=9,publish="
     "12,"
     "publish_block=8,publish_pinned=1",
     "indexer_topk:heads=4,dim=64,dtype=bf16,candidate_block=8,topk=30,expand=2",
-    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,block_max=4,candidate_block=16,topk=20",
+    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,block_max=4,candidate_block=16,topk=20,logits="
+    "bf16",
 };
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,

@@ -6,6 +6,7 @@
 
 #include "indexer_topk_groups.h"
 #include "ops/indexer_topk_table.h"
+#include "reference/bf16.h"
 
 #define TENSOR(name) SMELT__INDEXER_TOPK_##name
 
@@ -33,9 +34,9 @@ static int make_steps(struct suite *suite, const struct workload *workload, stru
              spec->activation == SMELT__ACTIVATION_RELU ? "relu" : "none", spec->weights,
              spec->groups);
     snprintf(select, sizeof select,
-             "topk_select:topk=%d,order=%s,groups=%d,pinned=%d,expand=%d,tail=%d", spec->topk,
-             spec->order == SMELT__ORDER_SCORE ? "score" : "index", spec->groups, spec->pinned,
-             spec->expand, spec->tail);
+             "topk_select:topk=%d,order=%s,groups=%d,pinned=%d,expand=%d,tail=%d,dtype=%s",
+             spec->topk, spec->order == SMELT__ORDER_SCORE ? "score" : "index", spec->groups,
+             spec->pinned, spec->expand, spec->tail, spec->logits ? "bf16" : "fp32");
     return works(smelt_operator_create(&steps->scorer, suite->context, logits), "logits", message,
                  size) &&
            works(smelt_operator_create(&steps->select, suite->context, select), "select", message,
@@ -54,10 +55,32 @@ static void free_steps(struct suite *suite, struct steps *steps) {
     smelt_operator_destroy(&steps->scorer);
 }
 
+/* Rounds the logits to bf16. */
+static int round_logits(struct suite *suite, const smelt_indexer_topk_args *given, int groups,
+                        struct steps *steps, char *message, size_t size) {
+    const size_t count = (size_t)(given->tokens * groups * given->rows);
+    float *const logits = malloc(count * sizeof *logits);
+    uint16_t *const rounded = malloc(count * sizeof *rounded);
+    int good =
+        logits && rounded &&
+        works(smelt_stream_synchronize(suite->context, NULL), "wait", message, size) &&
+        works(smelt_device_download(suite->context, logits, steps->logits, count * sizeof *logits),
+              "download", message, size);
+    for (size_t i = 0; good && i < count; i++)
+        rounded[i] = smelt__bf16_from_float(logits[i]);
+    good = good && works(smelt_device_upload(suite->context, steps->logits, rounded,
+                                             count * sizeof *rounded),
+                         "upload", message, size);
+    free(rounded);
+    free(logits);
+    return good;
+}
+
 /* Runs both steps on the workload's inputs and outputs. */
 static int run_steps(struct suite *suite, const struct workload *workload, struct steps *steps,
                      char *message, size_t size) {
     const smelt_indexer_topk_args *given = workload->placed.args;
+    const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
     smelt_indexer_logits_args logits = SMELT_INDEXER_LOGITS_ARGS_INIT;
     smelt_topk_select_args select = SMELT_TOPK_SELECT_ARGS_INIT;
     logits.tokens = select.tokens = given->tokens;
@@ -88,6 +111,7 @@ static int run_steps(struct suite *suite, const struct workload *workload, struc
     select.workspace = steps->workspace;
     return works(smelt_indexer_logits_forward(steps->scorer, &logits, NULL), "logits", message,
                  size) &&
+           (!spec->logits || round_logits(suite, given, spec->groups, steps, message, size)) &&
            works(smelt_topk_select_forward(steps->select, &select, NULL), "select", message,
                  size) &&
            works(smelt_stream_synchronize(suite->context, NULL), "wait", message, size);
@@ -181,6 +205,12 @@ void run_two_steps(struct suite *suite) {
          "2,"
          "expand=4,tail=1",
          60, 60, SMELT__LISTS_CAUSAL},
+        {"two steps: bf16 logits, by score",
+         "indexer_topk:heads=3,dim=64,dtype=bf16,groups=3,topk=40,order=score,logits=bf16", 40, 150,
+         SMELT__LISTS_CAUSAL},
+        {"two steps: fp8, bf16 logits",
+         "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,logits=bf16", 300, 40000,
+         SMELT__LISTS_FULL},
         {"two steps: fp8, causal", "indexer_topk:heads=32,dim=128,dtype=fp8,topk=2048", 1000, 9000,
          SMELT__LISTS_CAUSAL},
         {"two steps: bf16, causal, long rows", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=512",
@@ -190,7 +220,7 @@ void run_two_steps(struct suite *suite) {
         {"two steps: fp8, few long rows", "indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048", 7,
          1 << 20, SMELT__LISTS_LOG},
     };
-    const int count = suite->emulated || suite->quick ? 4 : COUNT(cases);
+    const int count = suite->emulated || suite->quick ? 5 : COUNT(cases);
     for (int i = 0; i < count; i++) {
         const struct smelt__problem_options options = {.seed = suite->seed + (uint64_t)i,
                                                        .tokens = cases[i].tokens,

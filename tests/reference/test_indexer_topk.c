@@ -10,7 +10,7 @@ enum { KEYS = 4 };
 /* The error of selecting the first two of keys with these logits and terms. */
 static double error(const double logits[KEYS], const double terms[KEYS]) {
     static const uint8_t chosen[KEYS] = {1, 1, 0, 0};
-    return smelt__indexer_topk_error(logits, terms, chosen, 0, KEYS);
+    return smelt__indexer_topk_error(0, logits, terms, chosen, 0, KEYS);
 }
 
 static const double TERMS[KEYS] = {1, 2, 3, 4};
@@ -20,6 +20,16 @@ TEST(of_large_logits) {
     assert_true(error((const double[]){4, 2, 2, 1}, TERMS) == 0);
     assert_true(fabs(error((const double[]){4, 2, 1, 3}, TERMS) - 1 / 6.0) < 1e-12);
     assert_true(fabs(error((const double[]){-1, 5, 1, -1}, TERMS) - 2 / 4.0) < 1e-12);
+}
+
+/* Of 256 and 258 the mean is rounded to 256: 258 must become that, or 256 more. */
+TEST(of_logits_rounded_to_bf16) {
+    static const uint8_t chosen[KEYS] = {1, 1, 0, 0};
+    static const double equal[KEYS] = {300, 256, 257, 1}, higher[KEYS] = {300, 256, 258, 1};
+    assert_true(smelt__indexer_topk_error(1, equal, TERMS, chosen, 0, KEYS) == 0);
+    assert_true(error(equal, TERMS) > 0.1);
+    assert_true(fabs(smelt__indexer_topk_error(1, higher, TERMS, chosen, 0, KEYS) - 1 / 3.0) <
+                1e-9);
 }
 
 TEST(not_finite) {

@@ -25,6 +25,7 @@ static struct smelt__indexer_extent draw_extent(struct random *random,
         .block_queries = blocks[random_below(random, 4)],
         .groups = 1,
         .block_max = 1,
+        .logit_bytes = 4,
         .select = select,
         .limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT),
     };
@@ -78,6 +79,7 @@ TEST(balanced) {
                                                      .block_queries = 32,
                                                      .groups = 1,
                                                      .block_max = 1,
+                                                     .logit_bytes = 4,
                                                      .select = &select,
                                                      .limit = LIMIT};
         struct smelt__indexer_chunks chunks;
@@ -140,6 +142,7 @@ TEST(at_once) {
                                                      .block_queries = 32,
                                                      .groups = 1,
                                                      .block_max = 1,
+                                                     .logit_bytes = 4,
                                                      .select = &select,
                                                      .limit = 32 << 20};
         struct smelt__indexer_chunks chunks;
@@ -164,6 +167,7 @@ TEST(halved) {
                                            .block_queries = 32,
                                            .groups = 1,
                                            .block_max = 1,
+                                           .logit_bytes = 4,
                                            .select = &select,
                                            .limit = LIMIT};
     struct smelt__indexer_chunks even, chunks;
@@ -188,6 +192,7 @@ TEST(waves) {
                                                .block_queries = 8,
                                                .groups = 1,
                                                .block_max = 1,
+                                               .logit_bytes = 4,
                                                .select = &select,
                                                .limit = LIMIT};
         struct smelt__indexer_chunks chunks;

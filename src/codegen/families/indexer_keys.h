@@ -54,7 +54,12 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
     }
 /* Values of the key weights_dtype. */
 enum { SMELT__INDEXER_WEIGHTS_FP32, SMELT__INDEXER_WEIGHTS_BF16 };
-
+/* Of kernels that write logits, and of operators whose logits are in the workspace alone. */
+#define SMELT__INDEXER_STORED_LOGITS                                                               \
+    {                                                                                              \
+        SMELT__OPTIONAL("logits", "elements of the matrix of logits, to which they are rounded"),  \
+            SMELT__NAMES_2(fp32, bf16)                                                             \
+    }
 /* Values of the key activation. */
 enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
 

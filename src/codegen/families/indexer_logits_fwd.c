@@ -10,6 +10,7 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_SHAPE,
     SMELT__INDEXER_SUMS,
     SMELT__INDEXER_BLOCK_MAX,
+    SMELT__INDEXER_STORED_LOGITS,
     {SMELT__KNOB("variant", "which instructions the kernel is built on"),
      .legal = "auto, mma, sm90, sm90_heads", SMELT__CHOICES("mma", "sm90", "sm90_heads")},
     {SMELT__KNOB("warps", "warps of a thread block"), SMELT__AUTO_ONE_OF(4, 8), SMELT__TUNED,

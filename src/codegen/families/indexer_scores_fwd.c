@@ -13,6 +13,7 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_SUMS,
     SMELT__INDEXER_GRANULARITY,
     SMELT__INDEXER_BLOCK_MAX,
+    SMELT__INDEXER_STORED_LOGITS,
     {SMELT__OPTIONAL("windows", "1: rows outside a query's window are masked"),
      SMELT__ONE_OF(0, 1)},
     {SMELT__VARIANT_KNOB},

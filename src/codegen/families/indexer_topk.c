@@ -23,6 +23,7 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_SCORING,
     SMELT__TOPK_KEYS,
     SMELT__TOPK_LIST_KEYS,
+    SMELT__INDEXER_STORED_LOGITS,
     {SMELT__OPTIONAL("publish", "blocks that are published beside the choice; 0: none"),
      SMELT__RANGE(0, 16384)},
     {SMELT__OPTIONAL("publish_block", "keys of such a block, whose largest logit counts"),
