@@ -52,7 +52,8 @@
  */
 
 enum {
-    ROW_BYTES = DIM * 2, /* of a query's head, and of a key */
+    ROW_CHUNKS = DIM / CHUNK_COLUMNS,          /* of a query's head, and of a key */
+    ROW_BYTES = DIM * 2 > 128 ? DIM * 2 : 128, /* in shared memory; what is past DIM is not read */
     KEY_BYTES = BLOCK_KEYS * ROW_BYTES,
     WEIGHT_PITCH = BLOCK_KEYS * 2, /* a multiple of 128 */
     LEAD = STAGES - 1,
@@ -123,7 +124,7 @@ DEVICE const float *block_grads(int block) {
 
 /* Starts the copy of the item's rows of q; missing rows become zeros. */
 DEVICE void load_queries(const struct indexer_bwd_main_params *params) {
-    enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
+    enum { CHUNKS = ROW_CHUNKS };
     const u32 tile = shared_address(QUERY_OFFSET);
 #pragma unroll 4
     for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
@@ -176,6 +177,9 @@ DEVICE void gather(const struct indexer_bwd_main_params *params, const int *entr
                                    (u64)(u32)(key >= 0 ? key : 0) * params->k_row_bytes +
                                    chunk * CHUNK_BYTES;
         const u32 target = tile + tile_chunk(row, chunk, ROW_BYTES);
+        if (ROW_CHUNKS < 8 && chunk >= ROW_CHUNKS) {
+            break;
+        }
 #pragma unroll
         for (int part = 0; part < ROW_BYTES; part += 128) {
             cp_async_16(target + (u32)part, source + part, key >= 0 ? CHUNK_BYTES : 0);
@@ -319,7 +323,7 @@ DEVICE void stage_dq(const float *dq) {
 
 /* Writes the item's rows of dq, 16 bytes per thread: the staged ones, or zeros. */
 DEVICE void store_dq(const struct indexer_bwd_main_params *params, bool zeros) {
-    enum { CHUNKS = ROW_BYTES / CHUNK_BYTES };
+    enum { CHUNKS = ROW_CHUNKS };
 #pragma unroll 4
     for (int i = (int)thread_number(); i < BLOCK_HEADS * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, chunk = i % CHUNKS, query = row_query(row);

@@ -137,8 +137,9 @@ DEVICE void load_part(const struct indexer_logits_fwd_params *params, const stru
         const char *const source = (const char *)params->q +
                                    bytes * ((item->first_query + query) * params->q_token_stride +
                                             head * params->q_head_stride) +
-                                   chunk * CHUNK_BYTES;
-        cp_async_16(base + query_chunk(row, chunk), source, CHUNK_BYTES);
+                                   chunk % SOURCE_CHUNKS * CHUNK_BYTES;
+        cp_async_16(base + query_chunk(row, chunk), source,
+                    chunk < SOURCE_CHUNKS ? CHUNK_BYTES : 0);
     }
 }
 
@@ -163,7 +164,12 @@ DEVICE void load_keys(struct key_block *keys, const struct indexer_logits_fwd_pa
             (const char *)params->k + bytes * ((item->first_key + key) * params->k_row_stride);
 #pragma unroll
         for (int i = 0; i < ROW_LOADS; ++i) {
-            load_read_only_16(&keys->words[tile][i * 4], row + (i * 4 + lane % 4) * CHUNK_BYTES);
+            u32 *const words = &keys->words[tile][i * 4];
+            if (SOURCE_CHUNKS < ROW_CHUNKS && lane % 4 >= SOURCE_CHUNKS) {
+                words[0] = words[1] = words[2] = words[3] = 0;
+            } else {
+                load_read_only_16(words, row + (i * 4 + lane % 4) * CHUNK_BYTES);
+            }
         }
     }
 }

@@ -56,7 +56,8 @@ DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query
         const char *const row =
             (const char *)params->q + ELEMENT_BYTES * (query * params->q_token_stride +
                                                        head_of(head) * params->q_head_stride);
-        cp_async_16(base + query_chunk(head, chunk), row + chunk * CHUNK_BYTES, CHUNK_BYTES);
+        cp_async_16(base + query_chunk(head, chunk), row + chunk % SOURCE_CHUNKS * CHUNK_BYTES,
+                    chunk < SOURCE_CHUNKS ? CHUNK_BYTES : 0);
     }
 }
 
@@ -76,7 +77,7 @@ DEVICE void load_key(u32 *words, const struct indexer_scores_fwd_params *params,
     for (int i = 0; i < ROW_LOADS; ++i) {
         u32 *const to = &words[i * 4];
         to[0] = to[1] = to[2] = to[3] = 0;
-        if (number != MASKED) {
+        if (number != MASKED && (SOURCE_CHUNKS == ROW_CHUNKS || threadIdx.x % 4 < SOURCE_CHUNKS)) {
             load_read_only_16(to, row + (i * 4 + (int)(threadIdx.x % 4)) * CHUNK_BYTES);
         }
     }

@@ -35,7 +35,7 @@
  *
  * Spec: indexer_bwd:heads=64,dim=128,topk=2048; keys:
  *   heads          H: 1..128
- *   dim            D: 64 or 128
+ *   dim            D: 32, 64 or 128
  *   topk           the maximum number of entries of a query, 1..1048576
  *   activation     relu (the default), or none
  *   granularity    r, keys of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128

@@ -38,7 +38,7 @@
  *   dqk            a multiple of 16, 64..576
  *   kv_heads       KV: a divisor of H (default 1)
  *   index_heads    HI: 1..128
- *   index_dim      DI: 64 or 128
+ *   index_dim      DI: 32, 64 or 128
  *   activation     relu (the default), or none: of the indexer's heads
  *   weights_dtype  elements of index_weights and index_dweights: fp32 (the default) or bf16
  *   deterministic  1: index_dk has the same bits in every run, too (default 0)

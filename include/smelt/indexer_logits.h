@@ -35,7 +35,7 @@
  *
  * Spec: indexer_logits:heads=64,dim=128,dtype=fp8; keys:
  *   heads  H: 1..128
- *   dim    D: 64 or 128
+ *   dim    D: 32, 64 or 128
  *   dtype  of q and k: bf16, or fp8: OCP's e4m3, which has four exponent bits and no infinity;
  *          from compute capability 8.9 on
  *   activation  relu (default) or none

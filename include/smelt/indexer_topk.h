@@ -35,7 +35,7 @@
  *
  * Spec: indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048; keys:
  *   heads  H: 1..128
- *   dim    D: 64 or 128
+ *   dim    D: 32, 64 or 128
  *   dtype  of q and k: bf16, or fp8 (e4m3) from compute capability 8.9 on
  *   activation, weights, weights_dtype, groups, block_max, candidate_block: as in smelt/indexer_logits.h
  *   topk   1..16384; above 4096 it depends on the GPU's shared memory

@@ -16,7 +16,10 @@
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
-enum { MAP_ROW_BYTES = 128 /* of a box at most: the widest swizzle */ };
+enum {
+    MAP_ROW_BYTES = 128, /* of a box at most: the widest swizzle */
+    LEAST_ROW_BYTES = 64 /* of a row in shared memory */
+};
 
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
@@ -100,7 +103,8 @@ static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const v
                              const struct map_step *steps, int count, struct tensor_map *map) {
     const int element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
     const int row_bytes = scorer->dim * element;
-    const int box_bytes = row_bytes < MAP_ROW_BYTES ? row_bytes : MAP_ROW_BYTES;
+    /* A narrower row ends with zeros, which are outside the tensor. */
+    const int box_bytes = row_bytes >= MAP_ROW_BYTES ? MAP_ROW_BYTES : LEAST_ROW_BYTES;
     struct smelt__tensor_box box = {
         .data = data,
         .element = element == 1 ? SMELT__MAP_UINT8 : SMELT__MAP_BF16,

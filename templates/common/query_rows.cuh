@@ -8,6 +8,7 @@
 enum {
     CHUNK_BYTES = 16,
     ROW_CHUNKS = ROW_BYTES / CHUNK_BYTES,
+    SOURCE_CHUNKS = DIM * (FP8 ? 1 : 2) / CHUNK_BYTES, /* in global memory; the others are zeros */
     ROW_LOADS = ROW_BYTES / 64 /* 16-byte loads per lane: the four lanes of a row load 64 */
 };
 

@@ -18,6 +18,7 @@ static const char *const operators[] = {
     "indexer_bwd:heads=64,dim=128,topk=2048,variant=mma",
     "indexer_bwd:heads=64,dim=128,topk=2048,variant=mma,stages=3,blocks=1",
     "indexer_bwd:heads=64,dim=64,topk=2048,variant=mma,group=2,stages=4",
+    "indexer_bwd:heads=64,dim=32,topk=2048,deterministic=1",
     "indexer_bwd:heads=32,dim=128,topk=2048,variant=mma,group=1",
     "indexer_bwd:heads=8,dim=128,topk=512,variant=mma,group=8,deterministic=1",
     "indexer_bwd:heads=128,dim=128,topk=1024,variant=mma,deterministic=1",

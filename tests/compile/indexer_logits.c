@@ -41,6 +41,11 @@ static const char *const operators[] = {
     "indexer_logits:heads=64,dim=64,dtype=fp8,groups=64,block_max=8",
     "indexer_logits:heads=1,dim=128,dtype=fp8,block_max=32,warpgroups=3",
     "indexer_logits:heads=16,dim=128,dtype=bf16,groups=16,block_max=16,racecheck=1",
+    /* The narrowest keys, of e4m3 with zeros after them. */
+    "indexer_logits:heads=64,dim=32,dtype=bf16",
+    "indexer_logits:heads=64,dim=32,dtype=fp8",
+    "indexer_logits:heads=20,dim=32,dtype=fp8,variant=mma",
+    "indexer_logits:heads=9,dim=32,dtype=fp8,candidate_block=8",
     /* Listed keys. */
     "indexer_logits:heads=64,dim=128,dtype=fp8,candidate_block=8",
     "indexer_logits:heads=64,dim=128,dtype=bf16,candidate_block=8,variant=mma",

@@ -24,6 +24,7 @@ static const char *const operators[] = {
     "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,warpgroups=3",
     "indexer_scores:heads=64,dim=128,topk=2048,variant=sm90,warpgroups=3,block_keys=128",
     "indexer_scores:heads=3,dim=64,topk=512,variant=sm90,racecheck=1",
+    "indexer_scores:heads=64,dim=32,topk=512",
     "indexer_scores:heads=64,dim=128,topk=256,granularity=8",
     "indexer_scores:heads=20,dim=64,topk=16,granularity=128,block_max=128,variant=mma",
     "indexer_scores:heads=64,dim=128,topk=16,granularity=128,block_max=128,variant=sm90",

@@ -13,7 +13,7 @@ static const int quick_heads[] = {3, 24, 64};
 static const char *const types[] = {"dim=128,topk=2048",
                                     "dim=64,topk=2048,deterministic=1,exact_groups=2",
                                     "dim=128,topk=300,weights_dtype=bf16,deterministic=1",
-                                    "dim=64,topk=100,activation=none,granularity=2"};
+                                    "dim=32,topk=100,activation=none,granularity=2"};
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_DRIFT,
     SMELT__LISTS_PACKED, SMELT__LISTS_WINDOW, SMELT__LISTS_LOG};
@@ -66,7 +66,7 @@ static const struct suite_case far[] = {
     SUITE_CASE("far: indexer_bwd, random lists", "indexer_bwd:heads=5,dim=128,topk=90", 0,
                .tokens = 5, .rows = 300, .lists = SMELT__LISTS_RANDOM),
     SUITE_CASE("far: indexer_bwd, deterministic, adversarial lists",
-               "indexer_bwd:heads=40,dim=64,topk=90,deterministic=1", 0, .tokens = 5, .rows = 300,
+               "indexer_bwd:heads=40,dim=32,topk=90,deterministic=1", 0, .tokens = 5, .rows = 300,
                .lists = SMELT__LISTS_ADVERSARIAL),
     {.name = NULL},
 };

@@ -9,7 +9,7 @@ enum { LOSS_ALONE, WEIGHTED, EACH_LOSS }; /* the operator's own options */
 
 static const char *const shapes[] = {
     "heads=64,dqk=576,index_heads=64,index_dim=128",
-    "heads=5,dqk=80,index_heads=3,index_dim=64",
+    "heads=5,dqk=80,index_heads=3,index_dim=32",
     "heads=128,dqk=512,index_heads=32,index_dim=128,deterministic=1",
     "heads=64,dqk=128,kv_heads=4,index_heads=8,index_dim=128",
     "heads=24,dqk=256,kv_heads=2,index_heads=1,index_dim=128,deterministic=1",

@@ -13,7 +13,7 @@
 static const int all_heads[] = {1, 3, 8, 16, 24, 32, 64, 128};
 static const int quick_heads[] = {3, 32};
 static const char *const types[] = {"dim=128,dtype=bf16", "dim=128,dtype=fp8", "dim=64,dtype=bf16",
-                                    "dim=64,dtype=fp8"};
+                                    "dim=64,dtype=fp8", "dim=32,dtype=bf16"};
 static const char *const scorings[] = {",block_max=8",
                                        ",activation=none,block_max=128",
                                        ",weights=0,block_max=4",
@@ -80,7 +80,7 @@ static const struct suite_case large[] = {
 static const struct suite_case far[] = {
     SUITE_CASE("far: logits, bf16, random windows", "indexer_logits:heads=5,dim=128,dtype=bf16", 0,
                .tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    SUITE_CASE("far: logits, fp8, random windows", "indexer_logits:heads=8,dim=64,dtype=fp8", 0,
+    SUITE_CASE("far: logits, fp8, random windows", "indexer_logits:heads=8,dim=32,dtype=fp8", 0,
                .tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM),
     SUITE_CASE("far: logits, bf16, adversarial windows",
                "indexer_logits:heads=5,dim=128,dtype=bf16", 0, .tokens = 11, .rows = 300,
@@ -91,7 +91,7 @@ static const struct suite_case far[] = {
                "indexer_logits:heads=6,dim=64,dtype=bf16,groups=3,block_max=4", 0, .tokens = 11,
                .rows = 300, .lists = SMELT__LISTS_RANDOM),
     SUITE_CASE("far: logits, listed keys",
-               "indexer_logits:heads=5,dim=64,dtype=bf16,candidate_block=8", 0, .tokens = 11,
+               "indexer_logits:heads=5,dim=32,dtype=fp8,candidate_block=8", 0, .tokens = 11,
                .rows = 300, .lists = SMELT__LISTS_RANDOM),
     {.name = NULL},
 };
@@ -151,7 +151,7 @@ static void run_invariance(struct suite *suite) {
     compare_invariant(suite, "invariance: logits, variant mma, bf16",
                       "indexer_logits:heads=5,dim=64,dtype=bf16,variant=mma");
     compare_invariant(suite, "invariance: logits, variant mma, fp8",
-                      "indexer_logits:heads=9,dim=64,dtype=fp8,variant=mma");
+                      "indexer_logits:heads=9,dim=32,dtype=fp8,variant=mma");
 }
 
 /* ---- what a launch must refuse --------------------------------------------------------------- */

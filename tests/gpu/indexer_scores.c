@@ -18,7 +18,7 @@ static const char *const shapes[] = {"dim=128,topk=2048",
                                      "dim=128,topk=2048,variant=mma",
                                      "dim=64,topk=2048,variant=mma",
                                      "dim=128,topk=256,granularity=8,weights_dtype=bf16",
-                                     "dim=64,topk=64,granularity=32,weights_dtype=bf16,variant=mma",
+                                     "dim=32,topk=64,granularity=32,weights_dtype=bf16",
                                      "dim=128,topk=64,granularity=128,block_max=128",
                                      "dim=64,topk=64,granularity=8,block_max=4,variant=mma"};
 
@@ -66,7 +66,7 @@ static const struct suite_case large[] = {
 };
 
 static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_scores, blocks", "indexer_scores:heads=5,dim=64,topk=20,granularity=8",
+    SUITE_CASE("far: indexer_scores, blocks", "indexer_scores:heads=5,dim=32,topk=20,granularity=8",
                0, .tokens = 5, .rows = 40, .width = 9),
     SUITE_CASE("far: indexer_scores", "indexer_scores:heads=5,dim=128,topk=200", 0, .tokens = 5,
                .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL),

@@ -13,7 +13,7 @@ TEST(specs) {
          "indexer_bwd:heads=1,dim=64,topk=1,deterministic=1,stages=3", NULL},
         {"indexer_bwd:heads=64,dim=128", NULL, "topk"},
         {"indexer_bwd:heads=129,dim=128,topk=5", NULL, "1..128"},
-        {"indexer_bwd:heads=64,dim=96,topk=5", NULL, "64, 128"},
+        {"indexer_bwd:heads=64,dim=96,topk=5", NULL, "legal: 32, 64, 128"},
         {"indexer_bwd:heads=64,dim=128,topk=5,deterministic=2", NULL, "0, 1"},
         {"indexer_bwd:heads=64,dim=128,topk=5,passes=backward", NULL, "passes"},
         {"indexer_bwd:heads=64,dim=128,topk=5,group=3", NULL, "1, 2, 4, 8"},

@@ -49,12 +49,18 @@ static int entry_slots(const struct choice *choice) {
     return choice->stages > 2 ? 8 : 4;
 }
 
+/* Of a row in shared memory: the swizzle's 128 at least. */
+static int row_bytes(const struct choice *choice) {
+    enum { LEAST = 128 };
+    return choice->dim * 2 > LEAST ? choice->dim * 2 : LEAST;
+}
+
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int rows = rows_of(choice), entries = entry_slots(choice) * KEYS;
     plan->region_count = 0;
-    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * choice->dim * 2, TILE_ALIGNMENT,
+    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice), TILE_ALIGNMENT,
                            "rows of queries; at the end those of dq");
-    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->dim * 2,
+    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * row_bytes(choice),
                            TILE_ALIGNMENT, "key blocks");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * KEYS * 2, TILE_ALIGNMENT, "dX, bf16");
     smelt__plan_add_region(plan, "GRADS_OFFSET", entries * choice->group * 4, SMALL_ALIGNMENT,

@@ -42,6 +42,11 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
               group = smelt__spec_knob(spec, "group", 1);
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
+    if (smelt__spec_get(spec, "dim") < TILE_COLUMNS) {
+        smelt__message_set(message, "%s: variant sm90 has no dim=32; variant=mma has it",
+                           spec->schema->name);
+        return -1;
+    }
     if (group * padded_heads(heads) > MOST_TILES * ROWS) {
         smelt__message_set(message,
                            "%s: group=%d of %d heads do not fit into the %d rows of an item; at "

@@ -59,7 +59,7 @@ static const struct smelt__member members[] = {
 static const struct smelt__key keys[] = {
     SMELT__DENSE_SHAPE,
     {SMELT__REQUIRED("index_heads", "indexer heads"), SMELT__RANGE(1, 128)},
-    {SMELT__REQUIRED("index_dim", "width of an indexer head and key"), SMELT__ONE_OF(64, 128)},
+    {SMELT__REQUIRED("index_dim", "width of an indexer head and key"), SMELT__ONE_OF(32, 64, 128)},
     SMELT__INDEXER_ACTIVATION,
     SMELT__INDEXER_WEIGHTS_DTYPE,
     SMELT__SPARSE_ATTN_DETERMINISTIC,

@@ -9,7 +9,7 @@ enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
 
 /* Rows of a table of keys. Tensor parallelism does not divide the indexer's heads. */
 #define SMELT__INDEXER_DIM                                                                         \
-    { SMELT__REQUIRED("dim", "width of a head and of a key"), SMELT__ONE_OF(64, 128) }
+    { SMELT__REQUIRED("dim", "width of a head and of a key"), SMELT__ONE_OF(32, 64, 128) }
 #define SMELT__INDEXER_HEADS                                                                       \
     {SMELT__REQUIRED("heads", "indexer heads"), SMELT__RANGE(1, 128)}, SMELT__INDEXER_DIM
 #define SMELT__INDEXER_SHAPE                                                                       \
@@ -60,6 +60,14 @@ enum { SMELT__INDEXER_WEIGHTS_FP32, SMELT__INDEXER_WEIGHTS_BF16 };
         SMELT__OPTIONAL("logits", "elements of the matrix of logits, to which they are rounded"),  \
             SMELT__NAMES_2(fp32, bf16)                                                             \
     }
+/* Bytes of a row of `dim` elements in shared memory: at least 64, of which 32 are zeros with dim=32 of
+ * e4m3. */
+static inline int smelt__indexer_row_bytes(const struct smelt__spec *spec) {
+    enum { LEAST = 64 };
+    const int bytes = (int)smelt__spec_get(spec, "dim") *
+                      (smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8 ? 1 : 2);
+    return bytes > LEAST ? bytes : LEAST;
+}
 /* Values of the key activation. */
 enum { SMELT__INDEXER_RELU, SMELT__INDEXER_NO_ACTIVATION };
 

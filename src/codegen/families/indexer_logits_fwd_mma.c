@@ -98,7 +98,7 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
         arch->capability_major < CONVERTS_NO_MORE &&
         smelt__spec_get(spec, "warp_keys") == SMELT__AUTO)
         choice.warp_keys = CONVERTED_WARP_KEYS;
-    choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
+    choice.row_bytes = smelt__indexer_row_bytes(spec);
     choice.stage_heads = choice.heads < STAGE_HEADS ? (choice.heads + 1) / 2 * 2 : STAGE_HEADS;
     add_regions(&choice, plan);
     /* Eight warps a multiprocessor by rule, whatever the knob warps says. */

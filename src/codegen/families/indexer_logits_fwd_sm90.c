@@ -209,7 +209,7 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     };
     if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse_scoring(spec, message))
         return -1;
-    choice.row_bytes = (int)smelt__spec_get(spec, "dim") * (choice.fp8 ? 1 : 2);
+    choice.row_bytes = smelt__indexer_row_bytes(spec);
     choice.groups = smelt__spec_knob(spec, "warpgroups", 3);
     choose_columns(&choice, smelt__spec_knob(spec, "columns", 128));
     choose_buffers(arch, &choice, plan);

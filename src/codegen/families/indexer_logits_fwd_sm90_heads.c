@@ -137,9 +137,8 @@ int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
                                               struct smelt__plan *plan,
                                               struct smelt__message *message) {
     struct smelt__misses misses = SMELT__NO_MISSES;
-    const int fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8;
     struct choice choice = {.heads = (int)smelt__spec_get(spec, "heads"),
-                            .row_bytes = (int)smelt__spec_get(spec, "dim") * (fp8 ? 1 : 2),
+                            .row_bytes = smelt__indexer_row_bytes(spec),
                             .groups = smelt__spec_knob(spec, "warpgroups", 3)};
     if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse(spec, message))
         return -1;

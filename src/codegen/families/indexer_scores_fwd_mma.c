@@ -64,8 +64,7 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
     struct smelt__misses misses = SMELT__NO_MISSES;
     struct choice choice = {
         .block_heads = smelt__indexer_scores_fwd_name(spec, plan),
-        .row_bytes = (smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8 ? 1 : 2) *
-                     (int)smelt__spec_get(spec, "dim"),
+        .row_bytes = smelt__indexer_row_bytes(spec),
         .warps = smelt__spec_knob(spec, "warps", DEFAULT_WARPS),
         .blocks = smelt__spec_knob(spec, "blocks", 0),
     };

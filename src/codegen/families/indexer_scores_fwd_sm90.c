@@ -160,10 +160,11 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (choice.tiles == 0) {
-        smelt__message_set(message,
-                           "%s: variant sm90 has no rows of 64 bytes; variant=mma has dim=64 with "
-                           "dtype=fp8",
-                           spec->schema->name);
+        smelt__message_set(
+            message,
+            "%s: variant sm90 has no rows below 128 bytes; variant=mma has dim=32, and "
+            "dim=64 with dtype=fp8",
+            spec->schema->name);
         return -1;
     }
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
