@@ -15,6 +15,7 @@ Passes = Literal["forward", "backward", "both"]
 Activation = Literal["relu", "none"]
 BACKENDS, ORDERS, SCALES, LSE_BASES, ACTIVATIONS = map(get_args, (Backend, Order, ScaleKind, LseBase, Activation))
 CHOICES = {"backend": BACKENDS, "order": ORDERS, "scale": SCALES, "activation": ACTIVATIONS}  # of arguments that are texts
+CHOICES |= {"logits": ("fp32", "bf16")}
 BLOCKS = tuple(1 << bit for bit in range(8))
 MOST_SCALE = 2e38
 
