@@ -180,7 +180,7 @@ def flash_msa_func(
         lists = lists.repeat_interleave(k.shape[1] // proxy_heads, dim=1)
     limit = torch.arange(1, tokens + 1, dtype=torch.int32, device=q.device).expand(batches, -1)
     attended = (each.transpose(1, 2) for each in (q, keys, values))
-    named = {"granularity": granularity, "limit": limit, "return_lse": True, "backend": "smelt"}
+    named = {"granularity": granularity, "limit": limit, "unite": True, "return_lse": True, "backend": "smelt"}
     out, lse = sparse_gqa(*attended, lists.unflatten(0, (batches, tokens)), float(scale), **named)
 
     per_proxy, per_key = q.shape[1] // proxy_heads, q.shape[1] // k.shape[1]

@@ -253,6 +253,7 @@ def _attend_grouped(module, query, key, value, mask, scaling, block_indices=None
         scaling,
         granularity=lists.granularity,
         limit=lists.limit,
+        unite=True,
         backend="smelt",
     )
 
