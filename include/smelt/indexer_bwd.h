@@ -4,7 +4,7 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width, width: slots of an index row.
- *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32    indices, grad [T,width]
+ *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32 or bf16    indices, grad [T,width]
  *
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. All
  * others are masked: they do not contribute, and their grad is not read. A key that is selected

@@ -6,7 +6,7 @@
  *   T query tokens, S keys; attention: H heads, KV key heads, dqk their width; the indexer: HI heads,
  *   DI their width.
  *   q [T,H,dqk]    k [S,KV,dqk]    lse [T,H,1] fp32    index_q [T,HI,DI]    index_k [S,DI]
- *   index_weights [T,HI] fp32
+ *   index_weights [T,HI] fp32 or bf16
  *
  * Query t has the window W(t) of keys window_begin[t] <= s < window_end[t], clipped to 0 <= s < S.
  * Over its keys, with g = h / (H / KV):

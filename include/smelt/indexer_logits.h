@@ -4,7 +4,7 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width.
- *   q [T,H,D]      k [S,D]      weights [T,H] fp32      logits [T,S] fp32, without further keys
+ *   q [T,H,D]      k [S,D]      weights [T,H] fp32 or bf16    logits [T,S] fp32, without further keys
  *
  * Query t has the window of keys window_begin[t] <= s < window_end[t], clipped to 0 <= s < S; an
  * empty or inverted one is legal. Inside it
@@ -20,13 +20,13 @@
  *   candidate_block=r
  *                    only the keys of listed blocks of r keys are scored: candidates[t,c] is a block's
  *                    number, and logits is [T,N] or [T,G,N] with N = C * r. Logit c * r + i is of key
- *                    candidates[t,c] * r + i; it is -inf, and the key is not read, where the number is
- *                    none of a block (-1, for one), and outside the window. A block that is listed twice
+ *                    candidates[t,c] * r + i; it is -inf, and the key is not read, where no block has the
+ *                    number (such as -1), and outside the window. A block that is listed twice
  *                    is scored twice. The cost is in proportion to C
  *   block_max=r      only the largest logit of each block of r consecutive keys is written, from key 0
  *                    on: logits is [T,N] or [T,G,N], N = ceil(S / r). Keys outside the window do not
- *                    count; a block without a key in the window has -inf. With candidate_block, of which
- *                    r is a divisor, N = C * candidate_block / r: the blocks of the listed ones, in their order
+ *                    count; a block without a key in the window has -inf. With candidate_block, N =
+ *                    C * candidate_block / r: the blocks of r keys in the listed blocks, in their order
  *
  * Products accumulate in fp32, and so do the heads, in a fixed order. A logit's bits depend on its
  * query, its key and the operator's variant only: not on T, S, the window, other rows or the run.

@@ -10,8 +10,8 @@
  * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. Any other
  * slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
  *   logits[t,i] = sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
- * and at a masked one -inf; with activation=none <q[t,h,:], k[s,:]> stands for max(0, ..). logits[t,i] belongs to slot i; every element is written. A row selected
- * twice has its logit twice.
+ * and at a masked one -inf; with activation=none <q[t,h,:], k[s,:]> replaces max(0, ..). logits[t,i]
+ * belongs to slot i; every element is written. A row selected twice has its logit twice.
  *
  * It is the value that smelt/indexer_logits.h has for that key: products and heads accumulate in fp32,
  * in a fixed order; -0 is written as +0, NaN as -inf, +inf stays. The two operators differ by
@@ -26,7 +26,7 @@
  *   granularity  r, rows of an entry: 1 (default), 2, 4, 8, 16, 32, 64 or 128. An entry e names the rows
  *          e * r .. e * r + r - 1, those at or past S masked; logits is [T, width * r], logit i * r + j
  *          of row indices[t,i] * r + j. width and topk_length count entries
- *   block_max  1 (the default), 2, 4 .. granularity: of each block of so many slots of an entry only the
+ *   block_max  b: 1 (the default), 2, 4 .. granularity: of each b consecutive slots of an entry only the
  *          largest logit is written; keys has its row, of equal logits the lowest, -1 where the largest
  *          is -inf. indexer_bwd takes keys as indices
  *   weights_dtype  elements of weights: fp32 (the default) or bf16

@@ -4,7 +4,7 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys, H indexer heads, D their width.
- *   q [T,H,D]    k [S,D]    weights [T,H] fp32    indices [T,topk] int32    values [T,topk] fp32
+ *   q [T,H,D]    k [S,D]    weights [T,H] fp32 or bf16    indices [T,topk] int32    values [T,topk] fp32
  *   lengths [T] int32
  *
  * The result is that of smelt/indexer_logits.h followed by smelt/topk_select.h, bit for bit: exactly
@@ -23,10 +23,10 @@
  *
  * With candidate_block=r only the keys of listed blocks of r keys are scored and selected from, at a
  * cost in proportion to C: candidates[t,c] is a block's number, and the selected set is that of a
- * call of all keys in which all other keys are outside the windows. Numbers of no block (-1, for
- * one) are skipped. The numbers of blocks ascend, as published does: otherwise lists are in the order
- * of the candidates, ties go to the earlier one, and a block that is listed twice counts twice. With
- * block_max, at most candidate_block, entries are blocks of block_max keys. Not with pinned or publish.
+ * call of all keys in which all other keys are outside the windows. Numbers that no block has
+ * (such as -1) are skipped. The numbers of blocks ascend, as published does: otherwise lists are in the
+ * order of the candidates, ties go to the earlier one, and a block that is listed twice counts twice. With
+ * block_max, at most candidate_block, entries are the blocks of block_max keys in the listed blocks. Not with pinned or publish.
  *
  * With publish=p the call also selects, from the same logits, the min(p, blocks of the window) blocks
  * of publish_block keys with the largest logits, of which the last publish_pinned ones of the window
@@ -46,7 +46,7 @@
  *   publish_pinned  0 (the default) to p
  *   logits          fp32 (the default) or bf16: what the logits are rounded to before the selection, to
  *                   nearest, ties to even. Equal rounded logits are ties, and values are the rounded ones.
- *                   bf16 halves the workspace of a logit
+ *                   A logit of bf16 takes half of the workspace
  * In addition, knobs override the plan, "fwd.variant=mma"; `smelt list` prints them.
  */
 #ifndef SMELT_INDEXER_TOPK_H

@@ -21,8 +21,8 @@
  * A query without a valid row gives out = 0, lse = -inf. fp32 accumulation; probabilities are rounded
  * to bf16 before the second product. The mathematics: sparse_attn.h.
  *
- * A query's results are bitwise independent of T, B, its position, the other queries and the run;
- * with unite=1 its neighbours' lists may change its rounding.
+ * A query's results are bitwise independent of T, B, its position, the other queries and the run. With
+ * unite=1 they may depend on its neighbours' lists.
  *
  * Spec: sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv; keys:
  *   heads          Hq: 1..1024, a multiple of kv_heads, at most 64 times it
