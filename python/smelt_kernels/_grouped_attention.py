@@ -219,7 +219,8 @@ def sparse_gqa(
         limit: [T] or [B, T], int32: a query reads only rows below it, for causal attention t + 1. None: all rows.
         sink: [Hq], a logit of each head in the softmax's denominator only.
         unite: Whether lists of neighbouring queries may be united, which is faster where they have much in common. A
-            query's rounding then depends on its neighbours' lists.
+            query's rounding then depends on its neighbours' lists, and NaN or infinity in a row of v that one query
+            reads may affect its neighbours.
         deterministic: Whether the gradients of k and v are summed in a fixed order; None follows
             torch.use_deterministic_algorithms. All else has the same bits in every run anyway.
         return_lse: Also return lse.

@@ -274,8 +274,8 @@ def indexer_logits(
 
     Returns:
         [T, S] fp32, -inf outside the windows. With groups [T, G, S]; S is the number of blocks, ceil(S / r), with
-        block_max, and C * r with candidates, of which number c * r + i is of key candidates[t, c] * r + i. With both there are
-        C * candidate_block / block_max: the blocks of the listed ones.
+        block_max, and C * r with candidates, of which number c * r + i is of key candidates[t, c] * r + i. With both it is
+        C * candidate_block / block_max: the blocks of block_max keys in the listed blocks.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -664,7 +664,7 @@ def indexer_topk(
         width: As in topk_select, with expand.
         candidates: [T, C], int32: numbers of blocks of candidate_block keys, ascending, such as another layer's
             `published`; keys of these blocks alone are scored and selected from. Numbers of no block, such as -1, count
-            for nothing. With block_max blocks of these blocks are selected. Not with pinned and publish.
+            for nothing. With block_max, blocks of block_max keys in them are selected. Not with pinned and publish.
         candidate_block: Keys of such a block: a power of two up to 128, at least block_max.
         publish: How many blocks of publish_block keys to select from the same logits, for other layers' `candidates`.
         publish_block: Keys of a published block, which counts by its largest logit in the window: a power of two up to

@@ -37,7 +37,7 @@ class LibraryOperation(Operation):
 
     spec: a function that says the spec's text, or a Refused. Its first parameters are the key's types and sizes; the
         others are tensors (it is told whether they are given), NAME_type of a tensor (its type, None if it is not given),
-        the letter of an input's dimension (told is its extent), or options of the call, with their types.
+        the letter of an input's dimension (it is told the extent), or options of the call, with their types.
     key: see Operation.
     reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
         tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
