@@ -34,7 +34,7 @@ struct few_item {
     int query; /* its number (sparse_gqa_bwd_keys.few.params.h) */
     int table; /* batch * KV_HEADS + KV head */
     int first; /* row of the table */
-    int reach; /* rows below it, from `first` on, are those of which some query reads each */
+    int reach; /* the end: each row from `first` on and below it is read by some query */
 };
 
 /* A block's part of the reverse index. */
@@ -105,7 +105,7 @@ DEVICE i64 item_head(const struct few_item *item) {
     return item->table % KV_HEADS;
 }
 
-/* Rows that nobody reads repeat the last one that somebody reads; their products are discarded. */
+/* Rows that no query reads repeat the last one that a query reads; their products are discarded. */
 DEVICE i64 item_row(const struct few_item *item, int key) {
     return minimum(item->first + key, item->reach - 1);
 }

@@ -15,10 +15,10 @@
  * S^T is complete. The ring binds, as there. An item's blocks depend on nothing but its list: a query's
  * results are the same bits whatever the other queries are.
  *
- * With ITEM_QUERIES above 1 an item is a group of so many neighbouring queries: its columns are all their
- * heads, 48 of QSA's. Each row of their united list (sparse_gqa.groups.params.h) is gathered once; a row's
- * number has a bit for each query that reads it, by which scores are masked. The floor of the gather is
- * then that of the united lists: with lists of which a tenth changes from query to query 0.33 of it.
+ * With ITEM_QUERIES above 1 an item is a group of so many neighbouring queries: its columns are the heads
+ * of all, 48 for QSA. Each row of their united list (sparse_gqa.groups.params.h) is gathered once; a row's
+ * number has a bit for each query that reads it, by which scores are masked. The gather then reads the
+ * united lists only: 0.33 of the rows if a tenth of a list changes from query to query.
  *
  * Shared memory (offsets and sizes: the plan above): as in sparse_attn_fwd.sm90_few.cu; QUERY has
  * [2][QUERY_TILES] tiles, STATISTICS their own place. Columns of a last tile of which the tensor has

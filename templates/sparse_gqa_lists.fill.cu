@@ -27,7 +27,7 @@ DEVICE void place_slots(const struct sparse_gqa_lists_params *params, int entry,
                         int base, int row) {
     //@if UNITES
     if (is_united(params, entry, group)) {
-        return; /* the merge reads no place of it */
+        return; /* the merge kernel reads no partial results of it */
     }
     //@end
     const struct chooser chooser = find_chooser(params, entry, group);

@@ -5,10 +5,10 @@
  * Reverse index of sparse_gqa's lists, the pass before the first: decides which tiles' lists are
  * united, and unites them.
  *
- * Neighbouring queries often choose the same blocks. A kernel that takes a tile of them together then
- * reads a block once and has no partial results to combine. It multiplies each block with all entries
- * of a part, also with those that did not choose it, so it pays where the parts' blocks are few beside
- * the pairs.
+ * Neighbouring queries often choose the same blocks. A kernel that computes a tile of them together
+ * reads a block once and has no partial results to combine. It multiplies a block with all entries of a
+ * part if one of them chose it. So uniting is faster only where blocks, summed over the parts, are few
+ * compared with the pairs of an entry and a block.
  *
  * Not united are tiles with queries of several batches, or with a list that names a block twice.
  *
@@ -55,8 +55,8 @@ DEVICE int read_slots(const struct sparse_gqa_lists_params *params, int tile, in
     return (int)warp_reduce_add((u32)valid);
 }
 
-/* Whether the first two entries of a tile have half of their blocks in common; if not, uniting the
- * tile is not worth a look. By a warp. */
+/* Whether the first two entries of a tile have half of their blocks in common. If not, the rest of the
+ * tile is not examined. By a warp. */
 DEVICE bool begins_alike(const struct sparse_gqa_lists_params *params, int tile, int group,
                          int entries) {
     const int lane = (int)threadIdx.x % 32, first = tile * params->tile_entries;

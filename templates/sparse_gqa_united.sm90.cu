@@ -18,8 +18,8 @@
  * sparse_gqa_lists has united. Mathematics and shapes: include/smelt/sparse_gqa.h.
  *
  * An item is a tile and a KV head. Each of CONSUMERS warpgroups has a part of the tile, PART_ENTRIES
- * entries with UNITS times 8 heads, 64 rows. The blocks of the united list pass by; a warpgroup skips
- * those that none of its entries reads, and else masks the rows of entries that do not:
+ * entries with UNITS times 8 heads, 64 rows. A warpgroup processes the blocks of the united list in
+ * order. It skips those that none of its entries reads, and masks the rows of entries that do not read one:
  *
  *   S[64, BLOCK_KEYS] = Q K^T, P = exp2(S - max), O = O exp2(old max - max) + P V
  *

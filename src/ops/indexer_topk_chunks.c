@@ -3,7 +3,7 @@
 
 #include "ops/divide.h"
 
-enum { VECTOR = 4 /* logits that are written at once: rows begin at multiples of them */ };
+enum { VECTOR = 4 /* logits that are written at once: rows begin at multiples of it */ };
 
 static size_t align(size_t bytes) {
     return (bytes + SMELT__WORKSPACE_ALIGNMENT - 1) / SMELT__WORKSPACE_ALIGNMENT *

@@ -21,9 +21,9 @@
 
 enum {
     WHOLE_LISTS = 1 << 30, /* a segment that holds any list */
-    READS = 1,             /* of a head that take as long as an addition to a row, at least */
-    READS_BEYOND_L2 = 4,   /* the same, of sums that exceed the L2 cache */
-    MOST_SLOTS = 1 << 30,  /* up to which there always is a reverse index */
+    READS = 1,             /* reads of a head that take as long as an addition to a row */
+    READS_BEYOND_L2 = 4,   /* the same if the sums exceed the L2 cache */
+    MOST_SLOTS = 1 << 30,  /* with more there may be no reverse index */
     ELEMENT = 2            /* bytes */
 };
 
@@ -38,8 +38,8 @@ struct backward {
     size_t statistics, dsink_parts, dk, dv_sums;
     struct smelt__gqa_index index;
     int one_kernel;                     /* 1: sparse_gqa_bwd sums dk and dv, too */
-    int is_few;                         /* 1: the kernel of keys takes ranges of queries */
-    int64_t range;                      /* then, in chunks of the index */
+    int is_few;                         /* 1: a launch of sparse_gqa_bwd_keys takes a range */
+    int64_t range;                      /* of queries; chunks of the index in it */
     int is_block;                       /* 1: the kernel of keys is block-stationary */
     struct smelt__gqa_block_grad block; /* then, instead of the index */
     size_t bytes;
@@ -67,8 +67,8 @@ static void set_block(struct backward *backward) {
     }
 }
 
-/* Whether sparse_gqa_bwd adds to the sums of dk and dv. For each slot it adds a block's rows, for which
- * the kernel of keys reads a group's heads. An addition takes as long as some reads. */
+/* Whether sparse_gqa_bwd adds to the sums of dk and dv. For each slot it adds to the rows of a block,
+ * whereas sparse_gqa_bwd_keys reads the heads of a group. One addition takes as long as `reads` reads. */
 static int sums_by_query(const struct backward *backward) {
     const struct smelt__kernel *const by_query =
         backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES];

@@ -9,8 +9,8 @@
 #include "runtime/log.h"
 
 enum {
-    MOST_ROWS = 1 << 28, /* of all batches: a row's number has four bits for its readers above it */
-    LIST_STEP = 64       /* lists are padded to */
+    MOST_ROWS = 1 << 28, /* of all batches: the bits above a row's number are a mask of queries */
+    LIST_STEP = 64       /* lists are padded to multiples of it */
 };
 
 smelt_status smelt__gqa_groups_place(struct smelt__gqa_groups *groups, size_t *end) {

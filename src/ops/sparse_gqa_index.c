@@ -12,8 +12,8 @@
 enum {
     MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000, /* of a list or pair */
-    /* A part of 64 rows and a block take as long as 2.5 pairs, whose partial results are written and
-     * read: of lists that have less in common, uniting would cost time. In hundredths. */
+    /* In hundredths. Computing a block for a part of 64 rows takes as long as 2.5 pairs, whose
+     * partial results are written and read; above this limit uniting is slower. */
     MOST_TILE_COST = 40
 };
 

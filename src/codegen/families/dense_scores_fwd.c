@@ -29,8 +29,8 @@ enum {
     MOST_STAGES = 14,
     MOST_SM90_SLABS = 2,
     UNNAMED = -1,
-    LEAST_QUERY_ELEMENTS = 1024, /* by rule: of fewer the sums over heads take the time */
-    WIDE_PARTS = 8,              /* more: consumers need the most registers */
+    LEAST_QUERY_ELEMENTS = 1024, /* rows times columns; with fewer, mma is faster */
+    WIDE_PARTS = 8,              /* with more, consumers need the most registers */
     WIDE_CONSUMER_REGISTERS = 240,
     WIDE_PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 232,

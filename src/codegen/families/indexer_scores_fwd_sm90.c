@@ -6,9 +6,9 @@
  * Four warpgroups of math, so that the tensor cores always have a block's products; above 64 heads
  * registers suffice for three. Three with blocks of 128 slots are as fast as four with 64 (within
  * 1 % at 32 and 64 heads). Of e4m3, whose products take half the time, blocks have 128 slots: 1.32
- * times as fast with 64 heads, since what a block costs beside them weighs more. With block_max=128 they
- * have 128 slots, too, since a warpgroup has all slots of such a block, and then shared
- * memory suffices for three warpgroups with rows of 256 bytes, registers above 64 heads for two.
+ * times as fast with 64 heads, since a block's other costs weigh more. With block_max=128 blocks have
+ * 128 slots, too, because one warpgroup computes all slots that share a logit. Shared memory then has
+ * room for three warpgroups if rows have 256 bytes, and registers above 64 heads for one less.
  */
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_scores_fwd.h"
@@ -18,7 +18,7 @@ enum {
     WARPGROUP = 128,    /* threads */
     QUERIES = 2,        /* in shared memory */
     PART_KEYS = 64,     /* wgmma's rows */
-    WARP_SLOTS = 16,    /* of them, a warp's */
+    WARP_SLOTS = 16,    /* of these, computed by one warp */
     MOST_COLUMNS = 128, /* of a product: heads, each group's in eights */
     ROW = 128,          /* bytes of a tile's row */
     ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */

@@ -68,7 +68,8 @@ int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec) {
            (variant == SMELT__AUTO || strcmp(smelt__spec_choice(spec, "variant"), "sm90") == 0);
 }
 
-/* Two warpgroups have registers for so many scores and values of an output row. */
+/* Whether sparse_gqa_united has a plan: its two warpgroups have registers for MOST_UNITED_VALUES scores
+ * and output columns of a row. */
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") >= LEAST_GRANULARITY &&
            TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&

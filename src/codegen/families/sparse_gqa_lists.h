@@ -3,7 +3,7 @@
 
 #include "codegen/family.h"
 
-/* Slots of a tile whose lists pass `unite` can unite; a thread block of it takes so many tiles. */
+/* Pass `unite`: the most slots of a tile whose lists it unites; tiles of a thread block. */
 enum { SMELT__GQA_LISTS_MOST_SLOTS = 512, SMELT__GQA_LISTS_UNITE_TILES = 4 };
 
 extern const struct smelt__kernel_family smelt__sparse_gqa_lists;

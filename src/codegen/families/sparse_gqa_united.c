@@ -2,9 +2,9 @@
  * The kernel family sparse_gqa_united: the forward kernel of sparse_gqa for tiles of queries whose
  * lists are united. The comment at the head of templates/sparse_gqa_united.sm90.cu explains the numbers.
  *
- * The rule. Two warpgroups compute, which have the registers for a block's P V beside the next one's
- * softmax. Two buffers of K and V, so that the next block arrives while one is in use, two of Q,
- * likewise, and with what is left more of K and V.
+ * The rule. Two warpgroups compute: they have the registers to overlap a block's P V with the next
+ * block's softmax. K and V have two buffers, so that the next block is copied while one is in use; then
+ * Q has two, likewise; K and V get more if shared memory has room.
  */
 #include <limits.h>
 
@@ -36,7 +36,7 @@ static const struct smelt__key keys[] = {
 
 struct choice {
     int dqk, dv, block_keys;
-    int queries, buffers; /* buffers of Q, of K and V */
+    int queries, buffers; /* buffers of Q; of K and V */
 };
 
 static int tiles(int columns) {
@@ -131,7 +131,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_united = {
                .summary = "forward pass of sparse_gqa for queries whose lists are united",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    /* Where there is no wgmma, no list is united: in this kernel's place is one that is never
-     * launched as such, which every architecture has. */
+    /* Without wgmma no list is united, but the expansion of the operator still has this kernel. The
+     * merge kernel, which every architecture has, is planned instead and never launched. */
     SMELT__VARIANTS({"sm90", plan_sm90}, {"merge", smelt__sparse_gqa_merge_plan}),
 };
