@@ -66,6 +66,12 @@ def matrix(g, q, k, fill, rows_of, *others):
 
 
 def dense_logits(g, weights):
+    """With fp8 scales q's are in the weights, unless these are fp32 and contain them already, and k's multiply the sum."""
+    if g.precision.lower() == "fp8":
+        if weights.dtype is torch.bfloat16:
+            weights = g.sm_scale * weights.double() * g.q_scale
+        k = torch.cat([g.k.double(), g.k_scale[..., None]], -1)
+        return matrix(g, g.q, k, NEVER, lambda q, k, w: defined.index_logits(q, k[:, :-1], w) * k[:, -1], weights)
     return matrix(g, g.q, g.k, NEVER, lambda *each: g.sm_scale * defined.index_logits(*each), weights)
 
 
@@ -366,6 +372,14 @@ def globally(g):
 DENSE_FORWARD = {"q": IQ, "k": IK.unsqueeze(2), "q_causal_offsets": OFFSETS, "sm_scale": 0.5, "ratio": 2}
 PACKED_FORWARD = {"q": IQ.flatten(0, 1), "k": PACKED_K.unsqueeze(1), "q_causal_offsets": OFFSETS} | PACKED
 PACKED_FORWARD |= {"ratio": 1, "max_seqlen_k": 7}
+Q_SCALE, K_SCALE = normal(B, T, IH, dtype=torch.float32), normal(B, IS, 1, dtype=torch.float32)
+
+
+def in_fp8(given):
+    """With q and k in e4m3."""
+    return given | {name: given[name].to(torch.float8_e4m3fn) for name in "qk"} | {"precision": "FP8"}
+
+
 RECOMPUTED = {"out": ("out",), "denom_out": ("denom",)}
 PACKED_BOUNDS = ("q_causal_offsets", "cu_seqlens_q", "cu_seqlens_k")
 ATTENDED = {"lse": ATTENTION_LSE, "softmax_scale": SCALE}
@@ -453,6 +467,26 @@ INDEXER = {
         outputs={"out": ("scores",), "lse_out": ("lse",)},
         changes={"max_seqlen_k": 5, "cu_seqlens_k": None},
     ),
+    "cudnn.indexer_forward_wrapper, fp8": Case(
+        cudnn.indexer_forward_wrapper,
+        in_fp8(DENSE_FORWARD) | {"w": IW.bfloat16(), "q_scale": Q_SCALE, "k_scale": K_SCALE},
+        indexer_forward,
+        bounds=("q_causal_offsets",),
+        outputs={"out": ("scores",)},
+        changes={"q_scale": None, "k_scale": K_SCALE.bfloat16(), "sm_scale": 2.0, "precision": "bf16"}
+        | {"cu_seqlens_k_scale_padded": CU_K, "w": IW.half()},
+    ),
+    "cudnn.indexer_forward_wrapper, packed fp8": Case(
+        cudnn.indexer_forward_wrapper,
+        in_fp8(PACKED_FORWARD)
+        | {"w": IW.flatten(0, 1), "q_scale": Q_SCALE.flatten(0, 1), "k_scale": torch.cat([K_SCALE[0, :4], K_SCALE[1]])},
+        indexer_forward,
+        bounds=PACKED_BOUNDS,
+        outputs={"out": ("scores",)},
+        changes={"k_scale": K_SCALE[0], "q_scale": IW},
+        tuning={"sm_scale": 2.0},
+        unread=("q_scale",),
+    ),
     "cudnn.indexer_forward_top_k_wrapper": Case(
         cudnn.indexer_forward_top_k_wrapper,
         DENSE_FORWARD | {"w": IW, "top_k": K},
@@ -517,7 +551,7 @@ INDEXER = {
     ),
     "cudnn.sparse_indexer_score_recompute_wrapper": Case(
         cudnn.sparse_indexer_score_recompute_wrapper,
-        {"q_indexer": IQ, "k_indexer": IK, "weights": IW, "topk_indices": SLOTS, "topk_length": LENGTHS4},
+        {"q_indexer": IQ, "k_indexer": IK, "weights": IW.bfloat16(), "topk_indices": SLOTS, "topk_length": LENGTHS4},
         sparse_predict,
         lists=("topk_indices",),
         bounds=("topk_length",),
@@ -634,7 +668,11 @@ INDEXER = {
         changes={"topk": 2},
     ),
     "slime.lighting_indexer, given": Case(
-        slime.lighting_indexer, PORT_CHOICE | {"topk_indices": SLOTS[0]}, port_choice, **CHOSEN, lists=("topk_indices",)
+        slime.lighting_indexer,
+        PORT_CHOICE | {"topk_indices": SLOTS[0], "weights": IW[0].bfloat16()},
+        port_choice,
+        **CHOSEN,
+        lists=("topk_indices",),
     ),
     "megatron.indexer_fwd_interface": Case(
         megatron.indexer_fwd_interface,

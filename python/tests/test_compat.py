@@ -182,6 +182,8 @@ REFUSED = [
     ("cudnn.sparse_attention", {"trusted_compact_metadata": 1}, "trusted_compact_metadata"),
     ("cudnn.indexer_forward_top_k_wrapper", {"ratio": 0}, "ratio"),
     ("cudnn.indexer_forward_top_k_wrapper", {"top_k": 0}, "top_k"),
+    ("cudnn.indexer_forward_top_k_wrapper", {"precision": "fp8"}, "smelt.indexer_topk also read e4m3"),
+    ("cudnn.indexer_forward_wrapper, fp8", {"w": IW.half()}, "torch.float32 with q_scale and sm_scale in it"),
     ("cudnn.indexer_top_k_wrapper", {"tie_break": 2}, "tie_break"),
     ("cudnn.indexer_top_k_wrapper", {"next_n": 3}, "sequences of 3"),
     ("deep_gemm.fp8_mqa_logits", {"logits_dtype": torch.float16}, "logits_dtype"),

@@ -71,6 +71,11 @@ def without_heads(name: str, keys: Tensor, dimensions: int) -> Tensor:
     return keys.squeeze(-2)
 
 
+def indexer_weights(weights: Tensor) -> Tensor:
+    """The weights in a type that the operators read: fp32, or bf16 as they are."""
+    return weights if weights.dtype is torch.bfloat16 else weights.float()
+
+
 def without_kv_heads(q: Tensor, kv: Tensor, indices: Tensor, *legal: int) -> tuple[Tensor, Tensor]:
     """kv [.., S, 1, D] and indices [.., T, 1, W] without the dimension of KV heads, int32 indices. `legal`: q's legal
     numbers of dimensions; kv and indices must have as many as q."""

@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from ._conventions import bounds, need_dimensions, slots, without_heads
+from ._conventions import bounds, indexer_weights, need_dimensions, slots, without_heads
 
 # The originals clip log-probabilities at -100: the loss term of a key below has no gradient, and the target's sum
 # leaves the key out.
@@ -124,12 +124,36 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
 
 def need_bf16(name: str, precision: str, sf_vec_size: int = 32, *scales: Tensor | None) -> None:
     """Refuses other precisions. scales: q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded."""
-    if precision.lower() != "bf16" or sf_vec_size != 32:
-        raise NotImplementedError(f"smelt: {name} supports bf16 only, without scales")
+    if precision.lower() != "bf16":
+        remedy = "indexer_forward_wrapper and smelt.indexer_topk also read e4m3 with a scale per row (fp8)"
+        raise NotImplementedError(f"smelt: {name} supports bf16 only: dequantize q and k ({remedy})")
+    _no_block_scales(name, "bf16", sf_vec_size, *scales)
+
+
+def is_fp8(name: str, precision: str, sf_vec_size: int, q_scale, k_scale, *block_starts: Tensor | None) -> bool:
+    """Whether the precision is fp8, with a scale per row. Refuses all others but bf16, and wrong scales."""
+    if precision.lower() != "fp8":
+        need_bf16(name, precision, sf_vec_size, q_scale, k_scale, *block_starts)
+        return False
+    _no_block_scales(name, "fp8", sf_vec_size, None, None, *block_starts)
+    for scale, given in (("q_scale", q_scale), ("k_scale", k_scale)):
+        if getattr(given, "dtype", None) is not torch.float32:
+            raise TypeError(f"smelt: {name} in fp8: {scale} must be a tensor of torch.float32")
+    return True
+
+
+def _no_block_scales(name: str, precision: str, sf_vec_size: int, *scales: Tensor | None) -> None:
     names = "q_scale", "k_scale", "cu_seqlens_q_scale_padded", "cu_seqlens_k_scale_padded"
     for scale, given in zip(names, scales):
         if given is not None:
-            raise NotImplementedError(f"smelt: {name} supports bf16 only, without scales: {scale} must be None")
+            raise NotImplementedError(f"smelt: {name} in {precision}: {scale} must be None")
+    if sf_vec_size != 32:
+        raise NotImplementedError(f"smelt: {name} has no block scales: sf_vec_size must be 32, not {sf_vec_size}")
+
+
+def scaled(weights: Tensor, sm_scale: float) -> Tensor:
+    """The indexer's weights times sm_scale, which the operators do not have."""
+    return indexer_weights(weights) if sm_scale == 1.0 else weights.float() * sm_scale
 
 
 def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:

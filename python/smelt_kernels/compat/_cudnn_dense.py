@@ -23,7 +23,18 @@ from ._conventions import (
     gradient_type,
     output_matrix,
 )
-from ._cudnn_common import CLIPPED, LEAST_SUM, documents, ends, need_bf16, divergence_gradient, on_stream, share
+from ._cudnn_common import (
+    CLIPPED,
+    LEAST_SUM,
+    divergence_gradient,
+    documents,
+    ends,
+    is_fp8,
+    need_bf16,
+    on_stream,
+    scaled,
+    share,
+)
 
 
 @torch.no_grad()
@@ -56,15 +67,39 @@ def indexer_forward_wrapper(
 ) -> TupleDict:
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
     [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With return_lse
-    also "lse", the log-sum-exp of each query's logits; lse_out receives it in any case."""
+    also "lse", the log-sum-exp of each query's logits; lse_out receives it in any case.
+
+    precision "fp8": q and k in e4m3 with fp32 descales, q_scale [B, S_q, H] or [T, H] and k_scale [B, S_k, 1] or
+    [S, 1]. w in bf16 is multiplied by q_scale and sm_scale; w in fp32 already contains both, which are not read."""
     scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
-    need_bf16("indexer_forward_wrapper", precision, sf_vec_size, *scales)
+    descales = (q_scale, k_scale) if is_fp8("indexer_forward_wrapper", precision, sf_vec_size, *scales) else None
     with on_stream(stream):
         packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
         masks = (*packing, ratio, qhead_per_kv_head)
         want = return_lse or lse_out is not None
-        scores, lse = _matrix(q, k, "w", w, sm_scale, *masks, out, "lse_out", lse_out, want)
+        scores, lse = _matrix(q, k, "w", w, sm_scale, *masks, out, "lse_out", lse_out, want, descales)
     return TupleDict(scores=scores, lse=lse) if return_lse else TupleDict(scores=scores)
+
+
+def _with_descale(q: Tensor, w: Tensor, q_scale: Tensor, sm_scale: float) -> Tensor:
+    """The weights of e4m3 queries in fp32: a query's descale and sm_scale are factors of its heads' weights."""
+    for name, each in (("w", w), ("q_scale", q_scale)):
+        if each.shape != q.shape[:-1]:
+            raise ValueError(f"smelt: {name} must be {list(q.shape[:-1])}, not {list(each.shape)}")
+    if w.dtype is torch.float32:
+        return w
+    if w.dtype is not torch.bfloat16:
+        legal = "torch.bfloat16, or torch.float32 with q_scale and sm_scale in it"
+        raise TypeError(f"smelt: w must be {legal}, not {w.dtype}")
+    return w * q_scale * sm_scale
+
+
+def _of_keys(k_scale: Tensor, keys: Tensor) -> Tensor:
+    """k_scale [.., S], which may also come as [.., S, 1]."""
+    shape = keys.shape[:-1]
+    if k_scale.shape not in (shape, (*shape, 1)):
+        raise ValueError(f"smelt: k_scale must be {[*shape, 1]}, not {list(k_scale.shape)}")
+    return k_scale.reshape(shape)
 
 
 def _matrix(
@@ -83,22 +118,26 @@ def _matrix(
     sums_name: str,
     sums: Tensor | None,
     want_sums: bool,
+    descales: tuple[Tensor, Tensor] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """The indexer's logits and, with want_sums, the log-sum-exp of each query's logits."""
+    """The indexer's logits and, with want_sums, the log-sum-exp of each query's logits. descales: q_scale and k_scale,
+    with e4m3."""
     packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
     width, keys, parts = documents(q, k, *packing, **{weights_name: weights})
     check_head_count(qhead_per_kv_head, q)
     shape, wide = (*q.shape[:-2], width), torch.float32
     check_outputs(q.device, **{"out": (out, shape, wide), sums_name: (sums, shape[:-1], wide)})
-    weights = weights.float() * sm_scale
+    weights = scaled(weights, sm_scale) if descales is None else _with_descale(q, weights, descales[0], sm_scale)
+    k_scale = None if descales is None else _of_keys(descales[1], keys)
     alone = out is None and len(parts) == 1 and cu_seqlens_q is None
-    scores = None if alone else output_matrix(out, shape, q, k, weights)
+    scores = None if alone else output_matrix(out, shape, q, k, weights, *(descales or ()))
     if cu_seqlens_q is not None:
         scores.fill_(NEVER)
     for mine, theirs, offset in parts:
         some = keys[theirs]
         end = ends(q[mine].shape[0], some.shape[0], offset, ratio, q.device)
-        part = indexer_logits(q[mine], some, weights[mine], torch.zeros_like(end), end, backend="smelt")
+        scale = None if k_scale is None else k_scale[theirs]
+        part = indexer_logits(q[mine], some, weights[mine], torch.zeros_like(end), end, k_scale=scale, backend="smelt")
         if alone:
             scores = part.view(shape)
         else:

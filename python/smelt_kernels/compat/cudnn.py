@@ -2,9 +2,9 @@
 
 Their contract for attention: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [T, H] natural and without the sink
 (FlashMLA's +inf for empty rows is accepted), attn_sink [H] fp32, -inf for none. For the indexer and its training: all
-tensors have a batch dimension and are bf16; indices count rows of the query's batch, or with topk_indices_global of all
-batches (b * S_k + row). Results are dicts that unpack as tuples. In addition: any number of heads, masked slots
-anywhere, empty rows; for top-k, rows shorter than top_k, which end with -1; indices ascend. The dense wrappers take and
+tensors have a batch dimension and are bf16 (for indexer_forward_wrapper also e4m3); indices count rows of the query's
+batch, or with topk_indices_global of all batches (b * S_k + row). Results are dicts that unpack as tuples. In addition:
+any number of heads, masked slots anywhere, empty rows; for top-k, rows shorter than top_k, which end with -1; indices ascend. The dense wrappers take and
 return T x S matrices, as the originals do, and beside them hold 16 MB of each temporary one. Arguments are those of version 1.32, in its
 order (in older versions grad_loss follows loss_coeff: pass it by name). Arguments that only tune the original kernels
 have no effect.
@@ -31,6 +31,7 @@ from ._conventions import (
     check_head_count,
     fp32_for,
     from_flash_mla,
+    indexer_weights,
     into,
     need_dimensions,
     lse_of_valid_heads,
@@ -51,6 +52,7 @@ from ._cudnn_common import (
     packed,
     packed_lists,
     are_packed,
+    scaled,
     share,
     shifted,
 )
@@ -343,7 +345,7 @@ def indexer_forward_top_k_wrapper(
     )
     want_lse = return_lse or lse_out is not None
     with on_stream(stream):
-        given = (q, keys, w.float() * sm_scale)
+        given = (q, keys, scaled(w, sm_scale))
         if is_packed:
             offsets = causal_offsets(q_causal_offsets, cu_seqlens_q.shape[0] - 1)
             seen = (offsets, ratio, topk_indices_global)
@@ -412,7 +414,7 @@ def sparse_indexer_score_recompute_wrapper(
     check_outputs(q_indexer.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
         length = bounds("topk_length", topk_length)
-        q, keys, given, length = packed(q_indexer, keys, weights.float(), length)
+        q, keys, given, length = packed(q_indexer, keys, indexer_weights(weights), length)
         lists = packed_lists(topk_indices, k_indexer.shape[1], topk_indices_global)
         logits = indexer_scores(q, keys, given, lists, topk_length=length, backend="smelt")
         predict = logits.softmax(-1).nan_to_num(0.0)  # rows without a valid slot

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from .._indexer import CHUNK_BYTES, indexer_logits
-from ._conventions import need_dimensions
+from ._conventions import indexer_weights, need_dimensions
 
 # smelt's head widths; narrower heads are padded with zeros.
 _WIDTHS = (64, 128)
@@ -57,7 +57,7 @@ def fp8_mqa_logits(
         raise TypeError(f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}")
     k, k_scale = _pair("kv", kv)
     need_dimensions(q=(q, 3), k=(k, 2), k_scale=(k_scale, 1), weights=(weights, 2))
-    q, k, weights = _padded_heads(q), _padded_heads(k), weights.float()
+    q, k, weights = _padded_heads(q), _padded_heads(k), indexer_weights(weights)
     if not max_seqlen_k and logits_dtype is torch.float32:
         windows = cu_seq_len_k_start, cu_seq_len_k_end
         return indexer_logits(q, k, weights, *windows, k_scale=k_scale, backend="smelt")

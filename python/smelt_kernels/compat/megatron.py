@@ -17,7 +17,7 @@ from .._indexer import indexer_logits, indexer_topk
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, bounds, need_dimensions, slots_in_window, slots
+from ._conventions import NEVER, bounds, indexer_weights, need_dimensions, slots_in_window, slots
 from ._mla import attend, gradients
 
 # ---- attention ----------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def indexer_fwd_interface(
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     if not use_relu:
         return _windowed(_logits_without_relu(q, kv, weights), begin, end)
-    return indexer_logits(q, kv, weights.float(), begin, end)
+    return indexer_logits(q, kv, indexer_weights(weights), begin, end)
 
 
 @torch.no_grad()
@@ -166,8 +166,9 @@ def lighting_indexer(
             lists = topk_indices = chosen.int().masked_fill(best.isneginf(), -1)
         return _logits_at(logits, lists), topk_indices
     if topk_indices is not None:
-        return indexer_scores(index_q, index_k, weights.float(), lists), topk_indices
-    indices, scores, _ = indexer_topk(index_q, index_k, weights.float(), begin, end, topk, order="score")
+        return indexer_scores(index_q, index_k, indexer_weights(weights), lists), topk_indices
+    inputs = index_q, index_k, indexer_weights(weights)
+    indices, scores, _ = indexer_topk(*inputs, begin, end, topk, order="score")
     return scores, indices
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from .._checks import shapes
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import LOG2E, bounds, from_base2, need_dimensions, slots, to_base2_with_sink
+from ._conventions import LOG2E, bounds, from_base2, indexer_weights, need_dimensions, slots, to_base2_with_sink
 from ._mla import scale_of
 from .slime import indexer_bwd_interface, indexer_fwd_interface, lighting_indexer  # noqa: F401
 
@@ -141,7 +141,7 @@ def batched_indexer_fwd(q: Tensor, k: Tensor, weights: Tensor, cu_seqlen_ks: Ten
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     return torch.stack(
         [
-            indexer_logits(q[:, batch], k[:, batch], weights[:, batch].float(), *windows, backend="smelt")
+            indexer_logits(q[:, batch], k[:, batch], indexer_weights(weights[:, batch]), *windows, backend="smelt")
             for batch in range(q.shape[1])
         ]
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 from .. import _runtime
 from .._indexer import indexer_topk, indexer_windows
 from .._project import project_values
-from ._conventions import bounds, need_dimensions
+from ._conventions import bounds, indexer_weights, need_dimensions
 from .slime import SparseMLA
 
 _KERNELS = ("indexer", "sparse_attn")
@@ -78,7 +78,7 @@ def tilelang_indexer_topk(
     indices, _, _ = indexer_topk(
         index_q,
         index_k,
-        head_weights.float(),
+        indexer_weights(head_weights),
         begin,
         end,
         index_topk,

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._indexer import indexer_logits, indexer_topk, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
-from ._conventions import bounds, need_dimensions, slots_in_window, slots, without_heads
+from ._conventions import bounds, indexer_weights, need_dimensions, slots_in_window, slots, without_heads
 from ._mla import attend, gradients
 
 
@@ -92,7 +92,7 @@ def indexer_fwd_interface(
     """logits [T, S] fp32 of q [T, H, D] and the keys kv [S, D], -inf outside the windows for any clean_logits."""
     need_dimensions(q=(q, 3), weights=(weights, 2))
     windows = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
-    return indexer_logits(q, without_heads("kv", kv, 2), weights.float(), *windows, backend="smelt")
+    return indexer_logits(q, without_heads("kv", kv, 2), indexer_weights(weights), *windows, backend="smelt")
 
 
 @torch.no_grad()
@@ -105,7 +105,7 @@ def indexer_bwd_interface(
         grad_scores,
         index_q,
         without_heads("index_k", index_k, 2),
-        _weights(weights),
+        _weights(weights).float(),
         slots("topk_indices", topk_indices),
         dk_dtype=torch.float32,
         backend="smelt",
@@ -114,9 +114,9 @@ def indexer_bwd_interface(
 
 
 def _weights(weights: Tensor) -> Tensor:
-    """[T, H] fp32 of [T, H] or [T, H, 1]."""
+    """[T, H], fp32 or bf16, of [T, H] or [T, H, 1]."""
     need_dimensions(weights=(weights, 2, 3))
-    return (weights.squeeze(-1) if weights.dim() == 3 else weights).float()
+    return indexer_weights(weights.squeeze(-1) if weights.dim() == 3 else weights)
 
 
 def lighting_indexer(
