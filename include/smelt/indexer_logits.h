@@ -21,8 +21,8 @@
  *                    only the keys of listed blocks of r keys are scored: candidates[t,c] is a block's
  *                    number, and logits is [T,N] or [T,G,N] with N = C * r. Logit c * r + i is of key
  *                    candidates[t,c] * r + i; it is -inf, and the key is not read, where no block has the
- *                    number (such as -1), and outside the window. A block that is listed twice
- *                    is scored twice. The cost is in proportion to C
+ *                    number (such as -1), and outside the window. A block that is listed twice is
+ *                    scored twice. The cost is in proportion to C
  *   block_max=r      only the largest logit of each block of r consecutive keys is written, from key 0
  *                    on: logits is [T,N] or [T,G,N], N = ceil(S / r). Keys outside the window do not
  *                    count; a block without a key in the window has -inf. With candidate_block, N =
