@@ -110,8 +110,8 @@ static void print_operator(const struct view *view) {
     static const char *const headers[] = {"",       "kernel", "variant",   "threads",
                                           "shared", "state",  "registers", "spills"};
     struct tool_table table;
-    printf("operator %s on %s expands to %zu kernels, in the order they are launched\n\n",
-           view->spec, view->arch, view->kernels.count);
+    printf("operator %s on %s expands to %zu kernels\n\n", view->spec, view->arch,
+           view->kernels.count);
     tool_table_begin(&table, "rllrrlrr", headers);
     for (size_t i = 0; i < view->kernels.count; i++) {
         const smelt_kernel_info *info = &view->infos[i];
