@@ -20,10 +20,17 @@ say() { printf '%s\n' "$*" >&2; }
 
 have_library() { command -v pkg-config >/dev/null && pkg-config --exists "$1"; }
 
-# gcc without libc6-dev lacks the C library's headers.
+# gcc without libc6-dev lacks the C library's headers. CC may have several words, such as "ccache gcc".
 have_c_headers() {
-    command -v "${CC:-cc}" >/dev/null &&
-        printf '#include <stdio.h>\n' | "${CC:-cc}" -E - >/dev/null 2>&1
+    local compiler
+    read -ra compiler <<<"${CC:-cc}"
+    printf '#include <stdio.h>\n' | "${compiler[@]}" -E - >/dev/null 2>&1
+}
+
+have_cxx() {
+    local compiler
+    read -ra compiler <<<"${CXX:-c++}"
+    "${compiler[@]}" --version >/dev/null 2>&1
 }
 
 # Python's headers.
@@ -56,7 +63,7 @@ missing_packages() {
     fi
     case $what in
     test | full | torture)
-        command -v "${CXX:-c++}" >/dev/null || echo g++ # the headers are also compiled as C++
+        have_cxx || echo g++ # the headers are also compiled as C++
         command -v readelf >/dev/null || echo binutils
         ;;
     esac
