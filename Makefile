@@ -3,7 +3,7 @@
 #
 #   make build       the libraries, the command, the emulator, the examples; no tests
 #   make install     build, and install: PREFIX=... (default /usr/local), DESTDIR=...
-#   make run         the first minute: build, compile a model's kernels, try them
+#   make run         the first minutes: build, compile a model's kernels, try them
 #   make test        every test but the long ones; the last line counts them
 #   make test-torch  the Python package: PyTorch into build/torch-venv (5 GB the first time), its tests
 #   make test-full   the whole compile matrix, mutants, sanitizers, clang, CUDA 12, formatting

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The first minute with smelt: shows what this machine has, compiles one model's kernels into the cache
+# The first minutes with smelt: shows what this machine has, compiles one model's kernels into the cache
 # and compares them with the reference. On a GPU it also times them; without one it uses the emulator.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ END
     cat <<'END'
 
 They also run on the CPU: the emulator compiles their CUDA source as C, runs it thread by thread under
-several schedules, and reports races and invalid accesses.
+several schedules, and reports races and invalid accesses. This takes a few minutes.
 END
     show check --emulate "${model[@]}"
 fi

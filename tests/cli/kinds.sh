@@ -5,7 +5,7 @@
 gpu=$3
 emulator=$4
 
-command -v "${CC:-cc}" >/dev/null || {
+${CC:-cc} --version >/dev/null 2>&1 || {
     skipped 'kinds' 'no C compiler'
     finish
 }
