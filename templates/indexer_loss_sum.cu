@@ -5,8 +5,8 @@
 /*
  * Sums the queries' losses. Meaning: include/smelt/indexer_loss.h.
  *
- * Grid: one CTA. Thread i adds the losses of queries i, i + THREADS, ... in this order, then the
- * threads' sums are added, so that only the number of queries determines the order. Its time is
+ * Grid: one CTA. Thread i adds the losses of queries i, i + THREADS, ... of each group in this order, then the
+ * threads' sums are added, so that only their number determines the order. Its time is
  * negligible: a query is a few bytes here and kilobytes in the kernel before.
  */
 
@@ -16,9 +16,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
         grid_wait();
     }
     float sum = 0.0f;
+    for (int group = 0; group < params.groups; ++group) {
 #pragma unroll 8
-    for (i64 query = threadIdx.x; query < params.queries; query += THREADS) {
-        sum += params.losses[query];
+        for (i64 query = threadIdx.x; query < params.queries; query += THREADS) {
+            sum += params.losses[query * params.query_stride + group];
+        }
     }
     float *const warps = (float *)(arena + SUMS_OFFSET);
     block_begin(warps, warp_sum(sum));

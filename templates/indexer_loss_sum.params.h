@@ -3,7 +3,8 @@
  * CUDA source: plain C types only.
  */
 struct indexer_loss_sum_params {
-    const float *losses; /* [queries] */
+    const float *losses; /* [queries, groups], query_stride apart */
     float *loss;         /* one number */
-    int queries;
+    long long query_stride;
+    int queries, groups;
 };

@@ -4,8 +4,8 @@
  *
  * Shapes are in C order, last index fastest:
  *   T query tokens, S keys; attention: H heads, KV key heads, dqk their width; the indexer: HI heads,
- *   DI their width.
- *   q [T,H,dqk]    k [S,KV,dqk]    lse [T,H,1] fp32    index_q [T,HI,DI]    index_k [S,DI]
+ *   DI their width, N = S keys.
+ *   q [T,H,dqk]    k [S,KV,dqk]    lse [T,H,1] fp32    index_q [T,HI,DI]    index_k [N,DI]
  *   index_weights [T,HI] fp32 or bf16
  *
  * Query t has the window W(t) of keys window_begin[t] <= s < window_end[t], clipped to 0 <= s < S.
@@ -19,6 +19,13 @@
  * and from dlogit the gradients index_dq, index_dweights and index_dk as smelt/indexer_bwd.h has
  * them, with every key of the window as a slot. Attention's inputs have no gradient. With activation=none
  * the dot product stands for max(0, ..).
+ *
+ * With granularity=r above 1 a key of the indexer's is a pool of r keys: N = ceil(S / r). Pools
+ * all of whose keys are in W(t) take the place of keys: a pool's target is the sum of its keys' targets.
+ * With block_max=r above 1 blocks of r keys do: a block's target is the sum of its keys' targets in W(t), and
+ * its logit is the largest of theirs, to whose key alone (the lowest, if several have it) its gradient
+ * belongs. With groups=G each of G groups of consecutive heads, of attention's and of the indexer's, has a
+ * target, logits and losses of its own: losses [T,G], of which `loss` is the sum.
  *
  * Each step is another operator's, with its exceptional values, roundings and errors: lse is
  * smelt/dense_lse.h's (or any attention's natural log-sum-exp without a sink; since the target is
@@ -41,6 +48,9 @@
  *   index_dim      DI: 32, 64 or 128
  *   activation     relu (the default), or none: of the indexer's heads
  *   weights_dtype  elements of index_weights and index_dweights: fp32 (the default) or bf16
+ *   groups         G: divides H and HI; KV is a multiple or a divisor of it (default 1)
+ *   granularity    r: keys of a pool, 1, 2, 4 .. 128 (default 1)
+ *   block_max      r: keys of a block, likewise; one of both is 1
  *   deterministic  1: index_dk has the same bits in every run, too (default 0)
  * In addition, knobs override the plan, "scores.stages=3"; `smelt list` prints them.
  */
@@ -78,19 +88,19 @@ typedef struct smelt_indexer_dense_loss_args {
     smelt_const_tensor k;     /* [S,KV,dqk] bf16 */
     smelt_const_tensor lse;   /* [T,H,1] fp32 */
     smelt_const_tensor index_q;       /* [T,HI,DI] bf16 */
-    smelt_const_tensor index_k;       /* [S,DI] bf16, row stride below 2^31 */
+    smelt_const_tensor index_k;       /* [N,DI] bf16, row stride below 2^31 */
     smelt_const_tensor index_weights; /* [T,HI] fp32 or bf16, by the key weights_dtype */
     smelt_const_tensor window_begin;  /* [T] int32: the window's first key */
     smelt_const_tensor window_end;    /* [T] int32: its last key plus one */
     smelt_const_tensor weight;        /* [T] fp32; or NULL: 1 */
     smelt_const_tensor grad_loss;     /* [1] fp32; or NULL: 1 */
     smelt_tensor loss;                /* [1] fp32 */
-    smelt_tensor losses;              /* [T] fp32; or NULL */
+    smelt_tensor losses;              /* [T] fp32, [T,G] with groups; or NULL */
     smelt_tensor index_dq;            /* [T,HI,DI] bf16; or NULL: the losses alone */
     smelt_tensor index_dweights;      /* [T,HI] fp32 or bf16, of index_weights' type; optional */
-    smelt_tensor index_dk;            /* [S,DI] bf16, optional; one of three */
-    smelt_tensor index_dk_fp32;       /* [S,DI] fp32, optional */
-    smelt_tensor index_dk_sum;        /* [S,DI] fp32, optional, added to */
+    smelt_tensor index_dk;            /* [N,DI] bf16, optional; one of three */
+    smelt_tensor index_dk_fp32;       /* [N,DI] fp32, optional */
+    smelt_tensor index_dk_sum;        /* [N,DI] fp32, optional, added to */
     /* Memory that the call may write until its work on the stream is done, at a multiple of 256
      * bytes. No call reads its previous contents. */
     void *workspace;
@@ -111,7 +121,7 @@ typedef struct smelt_indexer_dense_loss_args {
 enum { SMELT_INDEXER_DENSE_LOSS_QUERIES = 528 };
 
 /* Bytes of workspace that a call with these arguments needs into *bytes: for each query of a chunk,
- * at most 12 bytes a key; 4 * S * DI bytes for the sums of index_dk, with deterministic=1 twice that;
+ * at most 12 bytes a key (17 with block_max); 4 * S * DI bytes for the sums of index_dk, with deterministic=1 twice that;
  * 4 * T if `losses` is not given. Which gradients are given matters, other tensors need not be set.
  * Pure; any thread. Errors: INVALID_ARGUMENT, also for a limit that is too small for a chunk of one
  * group of queries. */

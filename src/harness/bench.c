@@ -34,7 +34,7 @@ static smelt_status note(struct entry *entry, const char *step, smelt_status sta
     entry->result->status = status;
     if (status != SMELT_OK)
         snprintf(entry->result->message, sizeof entry->result->message, "%s: %s: %s", step,
-                 smelt_status_name(status), smelt_last_error());
+                 smelt_status_name(status), smelt__harness_reason(status));
     return status;
 }
 

@@ -37,7 +37,7 @@ static void describe(const struct smelt__check_options *options,
 
 static void library_failed(struct smelt__check_result *result, const char *step) {
     snprintf(result->message, sizeof result->message, "%s: %s: %s", step,
-             smelt_status_name(result->status), smelt_last_error());
+             smelt_status_name(result->status), smelt__harness_reason(result->status));
 }
 
 /* Whether the launch wrote to an input, which fails the check. */

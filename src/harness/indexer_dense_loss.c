@@ -157,6 +157,10 @@ static void fill_lse(const struct fill *fill, int64_t query, int heads) {
             keys > 0 ? logf((float)keys) + 0.5F + 0.2F * normal(fill, &random) : NAN;
 }
 
+static int64_t keys_of(const struct smelt__problem *problem) {
+    return problem->extents[SMELT__INDEXER_DENSE_LOSS_N];
+}
+
 /* Logits are then a few units apart. */
 static void fill_indexer_query(const struct fill *fill, int64_t query) {
     const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
@@ -191,14 +195,31 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
     }
 }
 
+/* The same of the indexer's pools; the last one may lack keys. */
+static void find_used_pools(const struct smelt__problem *problem,
+                            const struct smelt__dense_inputs *inputs, uint8_t *used) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    const int64_t pool = spec->granularity;
+    memset(used, 0, (size_t)problem->options.rows);
+    for (int64_t query = 0; query < problem->computed; query++) {
+        int32_t begin, end;
+        smelt__windows_of(problem, inputs->window_begin, inputs->window_end, query, &begin, &end);
+        for (int64_t key = (begin + pool - 1) / pool; key < end / pool; key++)
+            used[key] = 1;
+    }
+}
+
 static int fill(struct smelt__problem *problem) {
     const struct smelt__dense_inputs inputs = inputs_of(problem);
     const struct smelt__key_rows dk = dk_rows(problem);
     float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
     struct fill fill = {problem, smelt__normals()};
-    uint8_t *const used = malloc((size_t)problem->options.rows + 1);
+    uint8_t *const used = malloc((size_t)problem->options.rows + 1); /* keys in some window */
     int failed = !used || smelt__dense_fill(problem, &inputs, used);
     if (!failed) {
+        if (spec->granularity > 1)
+            find_used_pools(problem, &inputs, used);
         smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
         smelt__normals_fill(problem, TENSOR(INDEX_Q), STREAM_Q);
         smelt__normals_fill(problem, TENSOR(INDEX_K), STREAM_K);
@@ -210,6 +231,13 @@ static int fill(struct smelt__problem *problem) {
         *grad_loss = -0.37F;
     free(used);
     return failed ? -1 : 0;
+}
+
+/* The element of a query's and group's loss. */
+static int64_t loss_at(const struct smelt__problem *problem, int64_t query, int group) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    return spec->groups == 1 ? query
+                             : smelt__problem_at(problem, TENSOR(LOSSES), query, 0, 0) + group;
 }
 
 /* All but dk, whose sums are taken in any order unless the operator is deterministic. */
@@ -225,7 +253,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
     const struct smelt__indexer_dense_loss_spec *loss = spec;
     const struct smelt__dense_lse_spec attention = {loss->heads, loss->dqk, loss->kv_heads};
     const double pairs = (double)(requested->batches * requested->tokens) * (double)requested->rows;
-    const double indexer = pairs * loss->index_heads * loss->index_dim;
+    const double indexer = pairs * loss->index_heads * loss->index_dim / loss->granularity;
     return smelt__dense_multiplications(&attention, requested) +
            indexer * (requested->own[LOSS_ALONE] ? 1 : 4);
 }
@@ -235,8 +263,8 @@ static int rates(const struct smelt__problem *problem,
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
     const double ceiling = 690; /* TFLOP/s of one H200: a large bf16 product under sustained load */
     const double products = problem->options.own[LOSS_ALONE] ? 1 : 4;
-    const double columns =
-        (double)spec->heads * spec->dqk + products * spec->index_heads * spec->index_dim;
+    const double columns = (double)spec->heads * spec->dqk +
+                           products * spec->index_heads * spec->index_dim / spec->granularity;
     found[0] = SMELT__TFLOPS(2 * (double)problem->valid_slots * columns / 1e12, ceiling);
     return 1;
 }
@@ -275,10 +303,12 @@ static const struct smelt__rule query_rules[SMELT__GRAD_RULES] = {
 static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
     "dk", DK, "a key to which no query contributes is not 0 or its previous value")};
 
-/* A query by the reference, in memory of its own, and its gradients as numbers of fp32. */
+/* A query of a group by the reference, in memory of its own, and its gradients as numbers of fp32. */
 struct row {
+    struct smelt__indexer_dense_loss_group group;
     struct smelt__indexer_dense_loss_query query;
     float *grad;
+    int64_t keys;
 };
 
 static void close_row(struct row *row) {
@@ -287,21 +317,26 @@ static void close_row(struct row *row) {
     free(row->grad);
 }
 
-static int open_row(const struct smelt__problem *problem, int64_t query, struct row *row) {
+static int open_row(const struct smelt__problem *problem, int64_t query, int group,
+                    struct row *row) {
     smelt_indexer_dense_loss_args args;
     smelt__problem_arguments(problem, &args);
-    const size_t rows = (size_t)args.rows;
-    row->query.q = malloc((3 * rows + 1) * sizeof *row->query.q);
-    row->query.p = row->query.q ? row->query.q + rows : NULL;
-    row->query.grad = row->query.q ? row->query.q + 2 * rows : NULL;
-    row->query.keys = malloc((rows + 1) * sizeof *row->query.keys);
-    row->grad = malloc((rows + 1) * sizeof *row->grad);
+    const size_t keys = (size_t)keys_of(problem);
+    row->group = smelt__indexer_dense_loss_group(problem->spec, &args, group);
+    row->keys = keys_of(problem);
+    row->query.q = malloc((4 * keys + 1) * sizeof *row->query.q);
+    row->query.p = row->query.q ? row->query.q + keys : NULL;
+    row->query.grad = row->query.q ? row->query.q + 2 * keys : NULL;
+    row->query.doubt = row->query.q ? row->query.q + 3 * keys : NULL;
+    row->query.keys = malloc((keys + 1) * sizeof *row->query.keys);
+    row->grad = malloc((keys + 1) * sizeof *row->grad);
     if (!row->query.q || !row->query.keys || !row->grad ||
-        smelt__indexer_dense_loss_reference(problem->spec, &args, query, &row->query)) {
+        smelt__indexer_dense_loss_reference(&row->group.spec, &row->group.args, query,
+                                            &row->query)) {
         close_row(row);
         return -1;
     }
-    for (size_t s = 0; s < rows; s++)
+    for (size_t s = 0; s < keys; s++)
         row->grad[s] = (float)row->query.grad[s];
     return 0;
 }
@@ -311,7 +346,8 @@ static double slot_error(const struct smelt__problem *problem,
                          const struct smelt__indexer_dense_loss_query *query, int64_t key) {
     const float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
     const double factor = fabs(query->found.weight * (grad_loss ? (double)*grad_loss : 1));
-    return factor * (query->q[key] * (TARGET_ERROR + LOGIT_ERROR * query->terms) +
+    return query->doubt[key] +
+           factor * (query->q[key] * (TARGET_ERROR + LOGIT_ERROR * query->terms) +
                      query->p[key] * TARGET_ERROR);
 }
 
@@ -343,22 +379,22 @@ static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_sp
 /* The errors of a query's logits' gradients times their keys' norms, added up. */
 static double key_errors(const struct smelt__problem *problem, const struct row *row, int dim) {
     double sum = 0;
-    for (int64_t s = 0; s < problem->options.rows; s++)
-        if (row->query.keys[s] >= 0)
+    for (int64_t s = 0; s < row->keys; s++)
+        if (row->query.keys[s] >= 0 || row->query.doubt[s] > 0)
             sum += slot_error(problem, &row->query, s) *
                    norm_of(indexer_row(problem, TENSOR(INDEX_K), s, 0), dim);
     return sum;
 }
 
-/* `memory`: [2 * dim]. `errors`: of key_errors. */
-static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
-                         double errors, int64_t query, int head, double *memory,
-                         struct smelt__finding *finding) {
+/* Head number `within` of a group, whose backward pass is `spec` and `args`. `memory`: [2 * dim].
+ * `errors`: of key_errors. */
+static void compare_head(const struct smelt__placed *placed, struct smelt__indexer_bwd_spec spec,
+                         const smelt_indexer_bwd_args *args, double errors, int64_t query,
+                         int within, int head, double *memory, struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
     struct smelt__indexer_bwd_row row = {.grads = memory};
     double *const got = memory + spec.dim, expected_dweights, terms;
-    if (smelt__indexer_bwd_head(&spec, args, query, head, &row, &expected_dweights, &terms)) {
+    if (smelt__indexer_bwd_head(&spec, args, query, within, &row, &expected_dweights, &terms)) {
         finding->failed = 1;
         return;
     }
@@ -370,7 +406,7 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
     for (int d = 0; d < spec.dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
     const double lost =
-        errors * fabs(smelt__indexer_weight(&args->weights, spec.weights_dtype, query, head));
+        errors * fabs(smelt__indexer_weight(&args->weights, spec.weights_dtype, query, within));
     const struct smelt__expected_row expected = expected_of(&spec, &row, lost);
     smelt__grad_row_compare(got, &expected, head, finding);
     /* Of a logit's gradient and its x together no more than the norms' product. */
@@ -392,34 +428,41 @@ static double loss_size(const struct smelt__indexer_dense_loss_query *query) {
            (double)FLT_MIN;
 }
 
-static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
-                          struct smelt__finding *finding) {
+/* A query's group of heads. `memory`: as compare_head's. */
+static void compare_group(const struct smelt__placed *placed, int64_t query, int group,
+                          double *memory, struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
-    double *const memory = malloc(2 * (size_t)spec.dim * sizeof *memory);
-    smelt_indexer_dense_loss_args args;
     struct row row;
-    (void)prepared;
-    smelt__problem_arguments(problem, &args);
-    finding->failed = !memory || open_row(problem, query, &row);
-    if (finding->failed) {
-        free(memory);
+    finding->failed = open_row(problem, query, group, &row) != 0;
+    if (finding->failed)
         return;
-    }
-    smelt_indexer_bwd_args gradients = smelt__indexer_dense_loss_gradients(&args);
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(&row.group.spec);
+    smelt_indexer_bwd_args gradients =
+        smelt__indexer_dense_loss_gradients(&row.group.spec, &row.group.args);
     gradients.indices.data = row.query.keys; /* strides of 0: the row is every query's */
     gradients.grad.data = row.grad;
-    const float *const loss =
-        smelt__compared_row(placed, finding, TENSOR(LOSSES), query, 1, &row.query.found.loss);
+    const float *const loss = smelt__compared_row(
+        placed, finding, TENSOR(LOSSES), loss_at(problem, query, group), 1, &row.query.found.loss);
     if (loss)
         smelt__finding_enlarge(finding, LOSSES,
-                               relative(*loss, row.query.found.loss, loss_size(&row.query)), 0);
+                               relative(*loss, row.query.found.loss, loss_size(&row.query)), group);
     const double errors = key_errors(problem, &row, spec.dim);
     for (int head = 0; head < spec.heads && !problem->options.own[LOSS_ALONE] && !finding->failed &&
                        !finding->broken;
          head++)
-        compare_head(placed, &gradients, errors, query, head, memory, finding);
+        compare_head(placed, spec, &gradients, errors, query, head, group * spec.heads + head,
+                     memory, finding);
     close_row(&row);
+}
+
+static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                          struct smelt__finding *finding) {
+    const struct smelt__indexer_dense_loss_spec *spec = placed->problem->spec;
+    double *const memory = malloc(2 * (size_t)spec->index_dim * sizeof *memory);
+    (void)prepared;
+    finding->failed = !memory;
+    for (int group = 0; group < spec->groups && !finding->failed && !finding->broken; group++)
+        compare_group(placed, query, group, memory, finding);
     free(memory);
 }
 
@@ -434,12 +477,13 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
 
 /* ---- keys, and the loss: of all queries ------------------------------------------------------ */
 
+/* By group and query. */
 struct all {
     const struct smelt__problem *problem;
-    float *grads, *errors;  /* [T, S]: of logits */
-    int32_t *keys;          /* [T, S] */
-    double *reach;          /* [T] sum over heads of |weight| * norm of q */
-    double *losses, *sizes; /* [T] */
+    float *grads, *errors;  /* [G, T, keys]: of logits */
+    int32_t *indices;       /* [G, T, keys] */
+    double *reach;          /* [G, T] sum over heads of |weight| * norm of q */
+    double *losses, *sizes; /* [G, T] */
     int failed;
 };
 
@@ -447,86 +491,112 @@ static void release(void *prepared) {
     struct all *all = prepared;
     free(all->grads);
     free(all->errors);
-    free(all->keys);
+    free(all->indices);
     free(all->reach);
     free(all->losses);
     free(all->sizes);
     free(all);
 }
 
+/* Of a query's group, whose rows are number `at` of the arrays. */
+static int find_row(struct all *all, int64_t query, int group, int64_t at) {
+    struct row row;
+    if (open_row(all->problem, query, group, &row))
+        return -1;
+    for (int64_t s = 0; s < row.keys; s++) {
+        all->grads[at * row.keys + s] = row.grad[s];
+        all->indices[at * row.keys + s] = row.query.keys[s];
+        all->errors[at * row.keys + s] = row.query.keys[s] < 0 && row.query.doubt[s] == 0
+                                             ? 0
+                                             : (float)slot_error(all->problem, &row.query, s);
+    }
+    const int heads = row.group.spec.index_heads;
+    for (int head = 0; head < heads; head++)
+        all->reach[at] +=
+            fabs(smelt__indexer_weight(&row.group.args.index_weights, row.group.spec.weights_dtype,
+                                       query, head)) *
+            norm_of(indexer_row(all->problem, TENSOR(INDEX_Q), query, group * heads + head),
+                    row.group.spec.index_dim);
+    all->losses[at] = row.query.found.loss;
+    all->sizes[at] = loss_size(&row.query);
+    close_row(&row);
+    return 0;
+}
+
 static void find_rows(void *user, int64_t begin, int64_t end) {
     struct all *all = user;
-    const struct smelt__indexer_dense_loss_spec *spec = all->problem->spec;
-    const int64_t rows = all->problem->options.rows;
-    smelt_indexer_dense_loss_args args;
-    smelt__problem_arguments(all->problem, &args);
-    for (int64_t query = begin; query < end; query++) {
-        struct row row;
-        if (open_row(all->problem, query, &row)) {
+    for (int64_t at = begin; at < end && !all->failed; at++)
+        if (find_row(all, at % all->problem->computed, (int)(at / all->problem->computed), at))
             all->failed = 1;
-            return;
-        }
-        for (int64_t s = 0; s < rows; s++) {
-            all->grads[query * rows + s] = row.grad[s];
-            all->keys[query * rows + s] = row.query.keys[s];
-            all->errors[query * rows + s] =
-                row.query.keys[s] < 0 ? 0 : (float)slot_error(all->problem, &row.query, s);
-        }
-        for (int head = 0; head < spec->index_heads; head++)
-            all->reach[query] +=
-                fabs(smelt__indexer_weight(&args.index_weights, spec->weights_dtype, query, head)) *
-                norm_of(indexer_row(all->problem, TENSOR(INDEX_Q), query, head), spec->index_dim);
-        all->losses[query] = row.query.found.loss;
-        all->sizes[query] = loss_size(&row.query);
-        close_row(&row);
-    }
+}
+
+static int64_t rows_of(const struct smelt__problem *problem) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    return spec->groups * problem->computed;
 }
 
 static void *prepare(const struct smelt__placed *placed, const int64_t *units, int64_t count) {
     const struct smelt__problem *problem = placed->problem;
-    const size_t queries = (size_t)problem->computed, rows = (size_t)problem->options.rows;
+    const size_t rows = (size_t)rows_of(problem), keys = (size_t)keys_of(problem);
     struct all *all = calloc(1, sizeof *all);
     (void)units, (void)count;
     if (!all)
         return NULL;
     all->problem = problem;
-    all->grads = malloc((queries * rows + 1) * sizeof *all->grads);
-    all->errors = malloc((queries * rows + 1) * sizeof *all->errors);
-    all->keys = malloc((queries * rows + 1) * sizeof *all->keys);
-    all->reach = calloc(queries + 1, sizeof *all->reach);
-    all->losses = calloc(queries + 1, sizeof *all->losses);
-    all->sizes = calloc(queries + 1, sizeof *all->sizes);
+    all->grads = malloc((rows * keys + 1) * sizeof *all->grads);
+    all->errors = malloc((rows * keys + 1) * sizeof *all->errors);
+    all->indices = malloc((rows * keys + 1) * sizeof *all->indices);
+    all->reach = calloc(rows + 1, sizeof *all->reach);
+    all->losses = calloc(rows + 1, sizeof *all->losses);
+    all->sizes = calloc(rows + 1, sizeof *all->sizes);
     all->failed =
-        !all->grads || !all->errors || !all->keys || !all->reach || !all->losses || !all->sizes;
+        !all->grads || !all->errors || !all->indices || !all->reach || !all->losses || !all->sizes;
     if (!all->failed)
-        smelt__parallel_for((int64_t)queries, 1, find_rows, all);
+        smelt__parallel_for((int64_t)rows, 1, find_rows, all);
     if (!all->failed)
         return all;
     release(all);
     return NULL;
 }
 
+/* Adds a group's row of a key's gradient, and what it may be off by. `memory`: [dim]. */
+static int add_group(const struct all *all, int64_t key, int group, double *memory,
+                     struct smelt__indexer_bwd_row *row, double *lost) {
+    const struct smelt__problem *problem = all->problem;
+    const int64_t keys = keys_of(problem), first = group * problem->computed;
+    struct smelt__indexer_bwd_row more = {.grads = memory};
+    smelt_indexer_dense_loss_args args;
+    smelt__problem_arguments(problem, &args);
+    const struct smelt__indexer_dense_loss_group one =
+        smelt__indexer_dense_loss_group(problem->spec, &args, group);
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(&one.spec);
+    smelt_indexer_bwd_args gradients = smelt__indexer_dense_loss_gradients(&one.spec, &one.args);
+    gradients.indices = (smelt_const_tensor){all->indices + first * keys, {keys}};
+    gradients.grad = (smelt_const_tensor){all->grads + first * keys, {keys}};
+    if (smelt__indexer_bwd_key(&spec, &gradients, key, &more))
+        return -1;
+    smelt__indexer_dense_loss_add(&more, spec.dim, row);
+    for (int64_t at = first; at < first + problem->computed; at++)
+        *lost += (double)all->errors[at * keys + key] * all->reach[at];
+    return 0;
+}
+
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
                         struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
-    const struct all *all = prepared;
-    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(problem->spec);
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    const struct smelt__indexer_bwd_spec bwd = smelt__indexer_dense_loss_indexer(spec);
     const struct smelt__key_rows rows = dk_rows(problem);
-    smelt_indexer_dense_loss_args args;
     if (problem->options.own[LOSS_ALONE])
         return;
-    smelt__problem_arguments(problem, &args);
-    double *const memory = malloc(2 * (size_t)spec.dim * sizeof *memory);
+    double *const memory = calloc(2 * (size_t)bwd.dim, sizeof *memory), lost = 0;
     struct smelt__indexer_bwd_row row = {.grads = memory};
-    smelt_indexer_bwd_args gradients = smelt__indexer_dense_loss_gradients(&args);
-    gradients.indices = (smelt_const_tensor){all->keys, {args.rows}};
-    gradients.grad = (smelt_const_tensor){all->grads, {args.rows}};
-    finding->failed = !memory || smelt__indexer_bwd_key(&spec, &gradients, key, &row) != 0;
+    finding->failed = !memory;
+    for (int group = 0; group < spec->groups && !finding->failed; group++)
+        finding->failed = add_group(prepared, key, group, memory + bwd.dim, &row, &lost) != 0;
     if (!finding->failed) {
-        double lost = 0, *const got = memory + spec.dim;
-        for (int64_t query = 0; query < problem->computed; query++)
-            lost += (double)all->errors[query * args.rows + key] * all->reach[query];
-        struct smelt__expected_row expected = expected_of(&spec, &row, lost);
+        double *const got = memory + bwd.dim;
+        struct smelt__expected_row expected = expected_of(&bwd, &row, lost);
         finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
         if (!finding->failed)
             smelt__grad_row_compare(got, &expected, 0, finding);
@@ -545,9 +615,9 @@ static void compare_loss(const struct smelt__placed *placed, const void *prepare
     const struct all *all = prepared;
     double sum = 0, size = (double)FLT_MIN;
     (void)unit;
-    for (int64_t query = 0; query < placed->problem->computed; query++) {
-        sum += all->losses[query];
-        size += all->sizes[query];
+    for (int64_t at = 0; at < rows_of(placed->problem); at++) {
+        sum += all->losses[at];
+        size += all->sizes[at];
     }
     const float *const loss = smelt__compared_row(placed, finding, TENSOR(LOSS), 0, 1, &sum);
     smelt__finding_enlarge(finding, METRIC_LOSS, relative(*loss, sum, size), 0);
@@ -568,7 +638,7 @@ static const struct smelt__comparison comparisons[] = {
         .judge = judge_queries,
     },
     {
-        SMELT__UNITS("key", "part", TENSOR(S)),
+        SMELT__UNITS("key", "part", TENSOR(N)),
         SMELT__METRICS(key_metrics),
         SMELT__RULES(key_rules),
         .prepare = prepare,
@@ -596,12 +666,17 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_dense_loss, index_dim),
     SMELT__SPEC_KEY(indexer_dense_loss, activation),
     SMELT__SPEC_KEY(indexer_dense_loss, weights_dtype),
+    SMELT__SPEC_KEY(indexer_dense_loss, groups),
+    SMELT__SPEC_KEY(indexer_dense_loss, granularity),
+    SMELT__SPEC_KEY(indexer_dense_loss, block_max),
     SMELT__SPEC_APART(indexer_dense_loss, deterministic),
     {NULL, 0, 0},
 };
 
-static int table_of(const void *spec) {
-    return ((const struct smelt__indexer_dense_loss_spec *)spec)->weights_dtype;
+/* The tables differ in the weights' type and the dimensions of `losses`. */
+static int table_of(const void *given_) {
+    const struct smelt__indexer_dense_loss_spec *spec = given_;
+    return smelt__indexer_dense_loss_table_number(spec->weights_dtype, spec->groups);
 }
 
 #define PASS(number)                                                                               \
@@ -610,7 +685,7 @@ static int table_of(const void *spec) {
             .table = (number), .given = given, .shape = shape, .leaves_free = 1,                   \
             .reproducible = reproducible                                                           \
     }
-static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
+static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), PASS(3)};
 
 #define AT(T, more)                                                                                \
     {                                                                                              \
@@ -618,8 +693,8 @@ static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1)};
         .tokens = T, .rows = T, .lists = SMELT__LISTS_CAUSAL, .documents = 1                       \
     }
 
-static const struct smelt__harness_shape peers[] = {AT(8192, ""), AT(16384, ""),
-                                                    AT(8192, ",deterministic=1")};
+static const struct smelt__harness_shape peers[] = {
+    AT(8192, ""), AT(16384, ""), AT(8192, ",deterministic=1"), AT(8192, ",granularity=4")};
 
 const struct smelt__harness_operator smelt__harness_indexer_dense_loss = {
     SMELT__HARNESS_ROW(indexer_dense_loss),

@@ -304,6 +304,10 @@ const char *smelt__harness_inputs(const struct smelt__harness_operator *op,
 /* The operator that a spec's text begins with; NULL if there is none of that name. */
 const struct smelt__harness_operator *smelt__harness_find(const char *spec);
 
+/* Why a call of the library or of the harness failed on this thread. The harness, unlike the library, leaves
+ * no message when the host's memory is exhausted: smelt_last_error() is then an earlier call's. */
+const char *smelt__harness_reason(smelt_status status);
+
 /* ---- specs of any operator ------------------------------------------------------------------- */
 
 struct smelt__harness_spec {

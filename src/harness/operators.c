@@ -31,6 +31,11 @@ const struct smelt__harness_operator *smelt__harness_find(const char *spec) {
     return NULL;
 }
 
+const char *smelt__harness_reason(smelt_status status) {
+    return status == SMELT_ERROR_OUT_OF_MEMORY ? "the host's memory is exhausted"
+                                               : smelt_last_error();
+}
+
 /* The struct of keys of a spec's text. */
 static smelt_status read_keys(struct smelt__harness_spec *spec) {
     smelt_status status = SMELT_OK;

@@ -13,6 +13,7 @@
 #include "codegen/families/dense_scores_fwd.h"
 #include "codegen/families/indexer_dense_loss.h"
 #include "indexer_dense_rows.params.h"
+#include "indexer_dense_windows.params.h"
 #include "indexer_loss_sum.params.h"
 #include "ops/call.h"
 #include "ops/divide.h"
@@ -36,20 +37,45 @@ enum {
 
 struct dense_loss {
     smelt_operator op;
+    /* Of enum smelt__indexer_dense_loss_kernel; before them that of the pools' windows. */
+    const struct smelt__kernel *const *kernels;
+    struct shape {
+        int groups, granularity, block_max;
+        int heads, kv_heads, index_heads; /* of a group */
+        int64_t dqk;
+        int all_kv_heads; /* of all groups */
+    } shape;
     struct smelt__indexer_scorer scorer;
     struct smelt__dense_scores_launch scores;
     struct smelt__indexer_bwd indexer; /* its own operator is not used */
 };
 
+static struct shape shape_of(const struct smelt__spec *spec) {
+    const int groups = (int)smelt__spec_get(spec, "groups");
+    const int all_kv_heads = (int)smelt__spec_get(spec, "kv_heads");
+    return (struct shape){
+        .groups = groups,
+        .granularity = (int)smelt__spec_get(spec, "granularity"),
+        .block_max = (int)smelt__spec_get(spec, "block_max"),
+        .heads = (int)smelt__spec_get(spec, "heads") / groups,
+        .kv_heads = all_kv_heads > groups ? all_kv_heads / groups : 1,
+        .dqk = smelt__spec_get(spec, "dqk"),
+        .index_heads = (int)smelt__spec_get(spec, "index_heads") / groups,
+        .all_kv_heads = all_kv_heads,
+    };
+}
+
 static void prepare(smelt_operator *op) {
     struct dense_loss *made = (struct dense_loss *)op;
     struct smelt__indexer_bwd *indexer = &made->indexer;
-    made->scorer = smelt__indexer_scorer_of(op, op->kernels[SMELT__INDEXER_DENSE_LOGITS]);
-    made->scores = *smelt__dense_scores_launch(&op->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
+    made->shape = shape_of(&op->spec);
+    made->kernels = op->kernels + (made->shape.granularity > 1);
+    made->scorer = smelt__indexer_scorer_of(op, made->kernels[SMELT__INDEXER_DENSE_LOGITS]);
+    made->scores = *smelt__dense_scores_launch(&made->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
     indexer->context = op->context;
     /* In the place of the lists' kernel is one that is never launched as such. */
-    indexer->kernels = op->kernels + SMELT__INDEXER_DENSE_BACKWARD - SMELT__INDEXER_BWD_REACH;
-    indexer->heads = (int)smelt__spec_get(&op->spec, "index_heads");
+    indexer->kernels = made->kernels + SMELT__INDEXER_DENSE_BACKWARD - SMELT__INDEXER_BWD_REACH;
+    indexer->heads = made->shape.index_heads;
     indexer->dim = (int)smelt__spec_get(&op->spec, "index_dim");
     indexer->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
     indexer->weights_bf16 = made->scorer.weights_bf16;
@@ -61,8 +87,10 @@ static void prepare(smelt_operator *op) {
 
 struct layout {
     size_t losses, scores;
+    size_t pool_begin, pool_end;
     struct smelt__indexer_bwd_layout indexer; /* its `grads` are the logits, too */
-    int64_t chunk;                            /* queries of one, whole groups */
+    int64_t chunk;                            /* queries of one, whole groups of a tile */
+    int64_t scores_stride;
 };
 
 static int count_forms(const smelt_indexer_dense_loss_args *args) {
@@ -74,19 +102,40 @@ static int wants_gradients(const smelt_indexer_dense_loss_args *args) {
     return args->index_dq.data || args->index_dweights.data || count_forms(args) > 0;
 }
 
-/* The arrays of chunks of `groups` groups. */
+static int64_t pools_of(const struct dense_loss *made, int64_t keys) {
+    return smelt__divide_up(keys, made->shape.granularity);
+}
+
+/* Rows of whole steps. */
+static int64_t stride_of(int64_t elements) {
+    return smelt__divide_up(elements > 0 ? elements : 1, LIST_STEP) * LIST_STEP;
+}
+
+/* Elements of a row of logits and of a group's list: each member has a section for its blocks. */
+static int64_t key_stride_of(const struct dense_loss *made, int64_t rows) {
+    const int64_t blocks = smelt__divide_up(rows, made->shape.block_max);
+    const int64_t sections = blocks * made->indexer.main.group_queries;
+    const int64_t pools = pools_of(made, rows);
+    return stride_of(made->shape.block_max > 1 && sections > pools ? sections : pools);
+}
+
+/* The arrays of chunks of `groups` groups of queries that share a tile. */
 static struct layout lay_out(const struct dense_loss *made,
                              const smelt_indexer_dense_loss_args *args, int64_t groups) {
-    const int64_t stride = smelt__divide_up(args->rows > 0 ? args->rows : 1, LIST_STEP) * LIST_STEP;
+    const int64_t stride = key_stride_of(made, args->rows);
     const int64_t queries = groups * made->indexer.main.group_queries;
-    struct layout layout = {.chunk = queries};
+    const int64_t windows = made->shape.granularity > 1 ? args->tokens : 0;
+    struct layout layout = {.chunk = queries, .scores_stride = stride_of(args->rows)};
     size_t *const end = &layout.indexer.bytes;
-    layout.losses =
-        smelt__workspace_place(end, args->losses.data ? 0 : args->tokens, sizeof(float));
-    layout.scores = smelt__workspace_place(end, queries * stride, sizeof(float));
+    layout.losses = smelt__workspace_place(
+        end, args->losses.data ? 0 : args->tokens * made->shape.groups, sizeof(float));
+    layout.pool_begin = smelt__workspace_place(end, windows, sizeof(int));
+    layout.pool_end = smelt__workspace_place(end, windows, sizeof(int));
+    layout.scores = smelt__workspace_place(end, queries * layout.scores_stride, sizeof(float));
     if (wants_gradients(args)) {
-        smelt__indexer_bwd_lay_out(&made->indexer, groups, stride, args->rows,
-                                   queries < args->tokens, &layout.indexer);
+        smelt__indexer_bwd_lay_out(&made->indexer, groups, stride, pools_of(made, args->rows),
+                                   queries < args->tokens || made->shape.groups > 1,
+                                   &layout.indexer);
         return layout;
     }
     layout.indexer.dk.key_stride = (int)stride;
@@ -175,11 +224,13 @@ struct chain {
     struct layout layout;
     struct smelt__indexer_bwd_call gradients;
     struct CUstream_st *stream;
+    const int *begins, *ends; /* [tokens] windows of the indexer's keys */
 };
 
-/* Queries of a chunk, and the keys that their windows may have. */
+/* Queries of a chunk, and the keys that their windows may have; and the group of heads. */
 struct chunk {
     int64_t first, queries, keys;
+    int group;
 };
 
 static void *at(const struct chain *chain, size_t offset) {
@@ -193,34 +244,61 @@ static const void *const_at(const smelt_const_tensor *tensor, int64_t index, int
                : tensor->data;
 }
 
+/* The same of `steps` steps along the second one. */
+static const void *inner_at(const void *data, int64_t steps, int64_t step, int64_t bytes) {
+    return data && steps > 0 ? (const char *)data + steps * step * bytes : data;
+}
+
 static const int *numbers_at(const smelt_const_tensor *tensor, int64_t index) {
     return (const int *)tensor->data + index;
+}
+
+/* Keys that the indexer has for a chunk. */
+static int64_t index_keys(const struct chain *chain, const struct chunk *chunk) {
+    return chunk->keys /
+           chain->made->shape.granularity; /* a pool that lacks a key is in no window */
+}
+
+/* The first key head of a group, and the first of attention's heads. */
+static int64_t first_kv_head(const struct shape *shape, int group) {
+    return (int64_t)group * shape->all_kv_heads / shape->groups;
+}
+
+static int64_t first_head(const struct shape *shape, int group) {
+    return (int64_t)group * shape->heads;
 }
 
 static smelt_status launch_kernel(const struct chain *chain,
                                   enum smelt__indexer_dense_loss_kernel number, int64_t items,
                                   const void *params) {
-    const struct smelt__kernel *kernel = chain->made->op.kernels[number];
+    const struct smelt__kernel *kernel = chain->made->kernels[number];
     const int64_t most = smelt__available_blocks(kernel, chain->args->free_multiprocessors);
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(kernel, items, most)}, .entered = 1, .params = params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
+static int64_t weight_bytes_of(const struct chain *chain) {
+    return chain->made->indexer.weights_bf16 ? ELEMENT : (int64_t)sizeof(float);
+}
+
 static smelt_status launch_logits(const struct chain *chain, const struct chunk *chunk) {
     const smelt_indexer_dense_loss_args *args = chain->args;
+    const int64_t head = (int64_t)chunk->group * chain->made->shape.index_heads;
+    const int64_t weight_bytes = weight_bytes_of(chain);
     const smelt_indexer_logits_args part = {
         .tokens = chunk->queries,
-        .rows = chunk->keys,
+        .rows = index_keys(chain, chunk),
         .free_multiprocessors = args->free_multiprocessors,
-        .q = {const_at(&args->index_q, chunk->first, ELEMENT),
+        .q = {inner_at(const_at(&args->index_q, chunk->first, ELEMENT), head,
+                       args->index_q.strides[1], ELEMENT),
               {args->index_q.strides[0], args->index_q.strides[1]}},
         .k = args->index_k,
-        .weights = {const_at(&args->index_weights, chunk->first,
-                             chain->made->indexer.weights_bf16 ? ELEMENT : sizeof(float)),
+        .weights = {inner_at(const_at(&args->index_weights, chunk->first, weight_bytes), head, 1,
+                             weight_bytes),
                     {args->index_weights.strides[0]}},
-        .window_begin = {numbers_at(&args->window_begin, chunk->first), {0}},
-        .window_end = {numbers_at(&args->window_end, chunk->first), {0}},
+        .window_begin = {chain->begins + chunk->first, {0}},
+        .window_end = {chain->ends + chunk->first, {0}},
         .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.dk.key_stride}},
     };
     const struct smelt__indexer_chain inside = {.inner_only = 1};
@@ -232,8 +310,8 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
 static smelt_status make_map(const struct chain *chain, const void *data, const int64_t *strides,
                              int64_t tokens, int group, int box_tokens, int box_heads,
                              struct tensor_map *map) {
-    const struct smelt__spec *spec = &chain->made->op.spec;
-    const int64_t extents[] = {group, smelt__spec_get(spec, "kv_heads"), tokens};
+    const struct shape *shape = &chain->made->shape;
+    const int64_t extents[] = {group, shape->kv_heads, tokens};
     const int64_t steps[] = {strides[1], group * strides[1], strides[0]};
     const int boxes[] = {box_heads, 1, box_tokens};
     struct smelt__tensor_box box = {
@@ -241,7 +319,7 @@ static smelt_status make_map(const struct chain *chain, const void *data, const 
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 4,
-        .extents = {(uint64_t)smelt__spec_get(spec, "dqk")},
+        .extents = {(uint64_t)shape->dqk},
         .box = {MAP_COLUMNS},
         .entered = 1,
     };
@@ -255,8 +333,7 @@ static smelt_status make_map(const struct chain *chain, const void *data, const 
 }
 
 static int group_heads(const struct dense_loss *made) {
-    return (int)(smelt__spec_get(&made->op.spec, "heads") /
-                 smelt__spec_get(&made->op.spec, "kv_heads"));
+    return made->shape.heads / made->shape.kv_heads;
 }
 
 static smelt_status make_maps(const struct chain *chain, struct dense_scores_fwd_params *params) {
@@ -273,18 +350,23 @@ static smelt_status make_maps(const struct chain *chain, struct dense_scores_fwd
 static smelt_status launch_scores(const struct chain *chain, const struct chunk *chunk) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     const struct smelt__dense_scores_launch *shape = &chain->made->scores;
+    const int64_t head = first_head(&chain->made->shape, chunk->group);
+    const int64_t kv_head = first_kv_head(&chain->made->shape, chunk->group);
     struct dense_scores_fwd_params params = {
-        .q = const_at(&args->q, chunk->first, ELEMENT),
-        SMELT__TENSOR_SH(k, args->k),
-        .lse = const_at(&args->lse, chunk->first, sizeof(float)),
+        .q = inner_at(const_at(&args->q, chunk->first, ELEMENT), head, args->q.strides[1], ELEMENT),
+        .k = inner_at(args->k.data, kv_head, args->k.strides[1], ELEMENT),
+        .lse = inner_at(const_at(&args->lse, chunk->first, sizeof(float)), head,
+                        args->lse.strides[1], sizeof(float)),
         .window_begin = numbers_at(&args->window_begin, chunk->first),
         .window_end = numbers_at(&args->window_end, chunk->first),
         .scores = at(chain, chain->layout.scores),
         SMELT__STEP(q, token, args->q, 0),
         SMELT__STEP(q, head, args->q, 1),
+        SMELT__STEP(k, row, args->k, 0),
+        SMELT__STEP(k, head, args->k, 1),
         SMELT__STEP(lse, token, args->lse, 0),
         SMELT__STEP(lse, head, args->lse, 1),
-        .scores_stride = chain->layout.indexer.dk.key_stride,
+        .scores_stride = chain->layout.scores_stride,
         .tokens = (int)chunk->queries,
         .rows = (int)chunk->keys,
         .scale = args->scale,
@@ -302,6 +384,11 @@ static float *losses_of(const struct chain *chain) {
     return chain->args->losses.data ? chain->args->losses.data : at(chain, chain->layout.losses);
 }
 
+static int64_t losses_stride(const struct chain *chain) {
+    const int groups = chain->made->shape.groups;
+    return chain->args->losses.data && groups > 1 ? chain->args->losses.strides[0] : groups;
+}
+
 static smelt_status launch_rows(const struct chain *chain, const struct chunk *chunk) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     const struct smelt__indexer_bwd_layout *layout = &chain->layout.indexer;
@@ -311,20 +398,22 @@ static smelt_status launch_rows(const struct chain *chain, const struct chunk *c
     const struct indexer_dense_rows_params params = {
         .scores = at(chain, chain->layout.scores),
         .logits = at(chain, layout->grads),
-        .window_begin = args->window_begin.data,
-        .window_end = args->window_end.data,
+        .window_begin = chain->begins,
+        .window_end = chain->ends,
         .weight = args->weight.data,
         .grad_loss = args->grad_loss.data,
-        .losses = losses_of(chain),
+        .losses = losses_of(chain) + chunk->group,
         .members = lists ? at(chain, layout->members) : NULL,
         .counts = lists ? at(chain, layout->dk.counts) : NULL,
         .runs = lists && main->group_tiles > 1 ? at(chain, layout->runs) : NULL,
         .keys = lists ? at(chain, layout->dk.keys) : NULL,
+        .losses_stride = losses_stride(chain),
         .first = (int)chunk->first,
         .tokens = (int)args->tokens,
-        .rows = (int)chunk->keys,
+        .rows = (int)index_keys(chain, chunk),
         .groups = (int)smelt__divide_up(chunk->queries, group_queries),
         .group_queries = group_queries,
+        .scores_stride = (int)chain->layout.scores_stride,
         .key_stride = layout->dk.key_stride,
         .query_weight = args->query_weight,
     };
@@ -332,19 +421,51 @@ static smelt_status launch_rows(const struct chain *chain, const struct chunk *c
                          (int64_t)params.groups * params.group_queries, &params);
 }
 
-static smelt_status launch_gradients(const struct chain *chain, const struct chunk *chunk) {
-    const int64_t group = chain->made->indexer.main.group_queries;
-    const struct smelt__indexer_bwd_chunk groups = {
-        .groups = smelt__divide_up(chunk->queries, group),
-        .begins = chunk->first == 0,
-        .ends = chunk->first + chunk->queries == chain->args->tokens,
+/* What indexer_bwd's launches read of its arguments, for one group of heads. */
+static smelt_indexer_bwd_args gradient_args(const struct chain *chain, int group) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const int64_t head = (int64_t)group * chain->made->shape.index_heads;
+    const smelt_tensor *const dq = &args->index_dq, *const dweights = &args->index_dweights;
+    smelt_indexer_bwd_args gradients = {
+        .tokens = args->tokens,
+        .rows = pools_of(chain->made, args->rows),
+        .q = args->index_q,
+        .k = args->index_k,
+        .weights = args->index_weights,
+        .dq = *dq,
+        .dweights = *dweights,
+        .dk = args->index_dk,
+        .dk_fp32 = args->index_dk_fp32,
+        .dk_sum = args->index_dk_sum,
+        .workspace = args->workspace,
+        .free_multiprocessors = args->free_multiprocessors,
     };
-    return smelt__indexer_bwd_launch_chunk(&chain->gradients, groups);
+    gradients.q.data = inner_at(args->index_q.data, head, args->index_q.strides[1], ELEMENT);
+    gradients.weights.data = inner_at(args->index_weights.data, head, 1, weight_bytes_of(chain));
+    if (dq->data)
+        gradients.dq.data = (char *)dq->data + head * dq->strides[1] * ELEMENT;
+    if (dweights->data)
+        gradients.dweights.data = (char *)dweights->data + head * weight_bytes_of(chain);
+    return gradients;
 }
 
-static smelt_status launch_chunk(const struct chain *chain, const struct chunk *chunk) {
+static smelt_status launch_gradients(const struct chain *chain, const struct chunk *chunk) {
+    const int64_t group = chain->made->indexer.main.group_queries;
+    const smelt_indexer_bwd_args args = gradient_args(chain, chunk->group);
+    const struct smelt__indexer_bwd_call call = {&chain->made->indexer, &args,
+                                                 chain->layout.indexer, chain->stream};
+    const struct smelt__indexer_bwd_chunk groups = {
+        .groups = smelt__divide_up(chunk->queries, group),
+        .begins = chunk->first == 0 && chunk->group == 0,
+        .ends = chunk->first + chunk->queries == chain->args->tokens &&
+                chunk->group == chain->made->shape.groups - 1,
+    };
+    return smelt__indexer_bwd_launch_chunk(&call, groups);
+}
+
+static smelt_status launch_group(const struct chain *chain, const struct chunk *chunk) {
     smelt_status status = SMELT_OK;
-    if (chunk->keys > 0) {
+    if (index_keys(chain, chunk) > 0) {
         status = launch_logits(chain, chunk);
         if (status == SMELT_OK)
             status = launch_scores(chain, chunk);
@@ -355,12 +476,42 @@ static smelt_status launch_chunk(const struct chain *chain, const struct chunk *
                                                               : status;
 }
 
+/* The groups of heads one after another share the workspace. */
+static smelt_status launch_chunk(const struct chain *chain, struct chunk chunk) {
+    smelt_status status = SMELT_OK;
+    for (; chunk.group < chain->made->shape.groups && status == SMELT_OK; chunk.group++)
+        status = launch_group(chain, &chunk);
+    return status;
+}
+
 static smelt_status launch_sum(const struct chain *chain) {
-    const struct smelt__kernel *kernel = chain->made->op.kernels[SMELT__INDEXER_DENSE_SUM];
+    const struct smelt__kernel *kernel = chain->made->kernels[SMELT__INDEXER_DENSE_SUM];
     const struct indexer_loss_sum_params params = {.losses = losses_of(chain),
                                                    .loss = chain->args->loss.data,
-                                                   .queries = (int)chain->args->tokens};
+                                                   .query_stride = losses_stride(chain),
+                                                   .queries = (int)chain->args->tokens,
+                                                   .groups = chain->made->shape.groups};
     const struct smelt__launch launch = {.blocks = {1}, .entered = 1, .params = &params};
+    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+}
+
+/* The windows of pools, for all queries. */
+static smelt_status launch_windows(const struct chain *chain) {
+    const smelt_indexer_dense_loss_args *args = chain->args;
+    const struct smelt__kernel *kernel = chain->made->op.kernels[0];
+    const struct indexer_dense_windows_params params = {
+        .window_begin = args->window_begin.data,
+        .window_end = args->window_end.data,
+        .pool_begin = at(chain, chain->layout.pool_begin),
+        .pool_end = at(chain, chain->layout.pool_end),
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+    };
+    const int64_t items = smelt__divide_up(args->tokens, kernel->threads);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(kernel, items, kernel->most_blocks)},
+        .entered = 1,
+        .params = &params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
@@ -368,14 +519,16 @@ static smelt_status launch_chunks(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     smelt_status status =
         wants_gradients(args) ? smelt__indexer_bwd_launch_zeros(&chain->gradients) : SMELT_OK;
+    if (status == SMELT_OK && chain->made->shape.granularity > 1 && args->tokens > 0)
+        status = launch_windows(chain);
     for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
         const int64_t left = args->tokens - first;
         struct chunk chunk = {first, left < chain->layout.chunk ? left : chain->layout.chunk,
-                              args->rows};
+                              args->rows, 0};
         const int64_t reach = first + chunk.queries - 1 + args->causal_limit;
         if (args->causal_limit > 0 && reach < chunk.keys)
             chunk.keys = reach;
-        status = launch_chunk(chain, &chunk);
+        status = launch_chunk(chain, chunk);
         first += chunk.queries;
     }
     if (status == SMELT_OK)
@@ -385,24 +538,6 @@ static smelt_status launch_chunks(const struct chain *chain) {
                : status;
 }
 
-/* What indexer_bwd's launches read of its arguments. */
-static smelt_indexer_bwd_args gradient_args(const smelt_indexer_dense_loss_args *args) {
-    return (smelt_indexer_bwd_args){
-        .tokens = args->tokens,
-        .rows = args->rows,
-        .q = args->index_q,
-        .k = args->index_k,
-        .weights = args->index_weights,
-        .dq = args->index_dq,
-        .dweights = args->index_dweights,
-        .dk = args->index_dk,
-        .dk_fp32 = args->index_dk_fp32,
-        .dk_sum = args->index_dk_sum,
-        .workspace = args->workspace,
-        .free_multiprocessors = args->free_multiprocessors,
-    };
-}
-
 static smelt_status check_scores_maps(const struct dense_loss *made,
                                       const smelt_indexer_dense_loss_args *args) {
     const size_t group = (size_t)group_heads(made); /* whose step is one of a map's */
@@ -410,11 +545,11 @@ static smelt_status check_scores_maps(const struct dense_loss *made,
     smelt_status status = SMELT_OK;
     if (args->tokens > 1)
         status = smelt__check_map_stride("q", 0, args->q.strides[0], ELEMENT, knob);
-    if (status == SMELT_OK && smelt__spec_get(&made->op.spec, "heads") > 1)
+    if (status == SMELT_OK && made->shape.heads > 1)
         status = smelt__check_map_stride("q", 1, args->q.strides[1], ELEMENT * group, knob);
     if (status == SMELT_OK && args->rows > 1)
         status = smelt__check_map_stride("k", 0, args->k.strides[0], ELEMENT, knob);
-    return status == SMELT_OK && smelt__spec_get(&made->op.spec, "kv_heads") > 1
+    return status == SMELT_OK && made->shape.kv_heads > 1
                ? smelt__check_map_stride("k", 1, args->k.strides[1], ELEMENT, knob)
                : status;
 }
@@ -424,8 +559,10 @@ static smelt_status check_maps(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
     if (args->tokens == 0 || args->rows == 0)
         return SMELT_OK;
-    const smelt_indexer_logits_args logits = {
-        .tokens = args->tokens, .rows = args->rows, .q = args->index_q, .k = args->index_k};
+    const smelt_indexer_logits_args logits = {.tokens = args->tokens,
+                                              .rows = pools_of(chain->made, args->rows),
+                                              .q = args->index_q,
+                                              .k = args->index_k};
     smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
     if (status == SMELT_OK && chain->made->scores.tensor_maps)
         status = check_scores_maps(chain->made, args);
@@ -450,7 +587,11 @@ static smelt_status launch(struct smelt__call *call) {
         status = smelt__context_enter(call->op->context, &pushed);
     if (status != SMELT_OK)
         return status;
-    gradients = gradient_args(args);
+    gradients = gradient_args(&chain, 0);
+    chain.begins =
+        made->shape.granularity > 1 ? at(&chain, chain.layout.pool_begin) : args->window_begin.data;
+    chain.ends =
+        made->shape.granularity > 1 ? at(&chain, chain.layout.pool_end) : args->window_end.data;
     chain.gradients = (struct smelt__indexer_bwd_call){&made->indexer, &gradients,
                                                        chain.layout.indexer, call->stream};
     status = check_maps(&chain);
@@ -461,7 +602,8 @@ static smelt_status launch(struct smelt__call *call) {
 }
 
 static int table_of(const struct smelt__spec *spec) {
-    return (int)smelt__spec_get(spec, "weights_dtype");
+    return smelt__indexer_dense_loss_table_number((int)smelt__spec_get(spec, "weights_dtype"),
+                                                  (int)smelt__spec_get(spec, "groups"));
 }
 
 SMELT__OPERATOR(indexer_dense_loss, forward, FORWARD, struct dense_loss, prepare,

@@ -17,7 +17,10 @@
     ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
     ROW(HI, SMELT__BY_KEY("HI", "indexer head", "index_heads"))                                    \
     ROW(DI, SMELT__BY_KEY("DI", "element", "index_dim"))                                           \
-    ROW(ONE, SMELT__ONE_ELEMENT)
+    ROW(ONE, SMELT__ONE_ELEMENT)                                                                   \
+    ROW(G, SMELT__BY_KEY("G", "group", "groups"))                                                  \
+    ROW(R, SMELT__BY_KEY("R", "key", "granularity"))                                               \
+    ROW(N, SMELT__BY_ARGS_PER("N", "pool", rows, OF(R)))
 
 enum smelt__indexer_dense_loss_symbol { SYMBOLS(SMELT__NUMBER) };
 static const struct smelt__symbol smelt__indexer_dense_loss_symbols[] = {SYMBOLS(SMELT__ROW)};
@@ -33,12 +36,13 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     {SMELT__SCALAR(causal_limit, INT64, 0, INT32_MAX)},
 };
 
-#define TENSORS(ROW, type)                                                                         \
+/* Then the dimensions of `losses`. The kernels keep the step between the indexer's keys in 32 bits. */
+#define TENSORS(ROW, type, ...)                                                                    \
     ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1)                  \
     ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1)                 \
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(T), OF(H), OF(ONE)))                               \
     ROW(INDEX_Q, SMELT__TENSOR(index_q, BF16, INPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1)      \
-    ROW(INDEX_K, SMELT__TENSOR(index_k, BF16, INPUT, OF(S), OF(DI)), .whole_rows = 1,              \
+    ROW(INDEX_K, SMELT__TENSOR(index_k, BF16, INPUT, OF(N), OF(DI)), .whole_rows = 1,              \
         .most_stride = INT32_MAX)                                                                  \
     ROW(INDEX_WEIGHTS, SMELT__TENSOR(index_weights, type, INPUT, OF(T), OF(HI)))                   \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
@@ -46,29 +50,34 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     ROW(WEIGHT, SMELT__TENSOR(weight, FP32, INPUT, OF(T)), .optional = 1)                          \
     ROW(GRAD_LOSS, SMELT__TENSOR(grad_loss, FP32, INPUT, OF(ONE)), .optional = 1)                  \
     ROW(LOSS, SMELT__TENSOR(loss, FP32, OUTPUT, OF(ONE)))                                          \
-    ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1)                         \
+    ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, __VA_ARGS__), .optional = 1)                   \
     ROW(INDEX_DQ, SMELT__TENSOR(index_dq, BF16, OUTPUT, OF(T), OF(HI), OF(DI)), .whole_rows = 1,   \
         .optional = 1)                                                                             \
     ROW(INDEX_DWEIGHTS, SMELT__TENSOR(index_dweights, type, OUTPUT, OF(T), OF(HI)), .optional = 1) \
-    ROW(INDEX_DK, SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(S), OF(DI)), .whole_rows = 1,           \
+    ROW(INDEX_DK, SMELT__TENSOR(index_dk, BF16, OUTPUT, OF(N), OF(DI)), .whole_rows = 1,           \
         .optional = 1)                                                                             \
-    ROW(INDEX_DK_FP32, SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(S), OF(DI)), .whole_rows = 1, \
+    ROW(INDEX_DK_FP32, SMELT__TENSOR(index_dk_fp32, FP32, OUTPUT, OF(N), OF(DI)), .whole_rows = 1, \
         .optional = 1)                                                                             \
-    ROW(INDEX_DK_SUM, SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(S), OF(DI)),               \
+    ROW(INDEX_DK_SUM, SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(N), OF(DI)),               \
         .whole_rows = 1, .optional = 1)
 
-enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32) OF(TENSORS) };
-#define TABLE(type)                                                                                \
+enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
+#define TABLE(...)                                                                                 \
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,                            \
                     smelt__indexer_dense_loss_symbols, smelt__indexer_dense_loss_scalars,          \
-                    SMELT__ROWS(type)),                                                            \
+                    SMELT__ROWS(__VA_ARGS__)),                                                     \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
-/* By the key weights_dtype. */
-static const struct smelt__args_table smelt__indexer_dense_loss_table[] = {TABLE(FP32),
-                                                                           TABLE(BF16)};
+/* With groups=1 nothing has the dimension G. */
+static const struct smelt__args_table smelt__indexer_dense_loss_table[] = {
+    TABLE(FP32, OF(T)), TABLE(BF16, OF(T)), TABLE(FP32, OF(T), OF(G)), TABLE(BF16, OF(T), OF(G))};
+
+/* The number of a spec's table; bf16: its weights_dtype. */
+static inline int smelt__indexer_dense_loss_table_number(int bf16, int groups) {
+    return bf16 + (groups > 1 ? 2 : 0);
+}
 
 #undef TABLE
 #undef ARGS

@@ -79,8 +79,11 @@ static smelt_status launch(struct smelt__call *call) {
                                     args->free_multiprocessors, &queries);
     if (status != SMELT_OK)
         return status;
-    const struct indexer_loss_sum_params all = {
-        .losses = queries.losses, .loss = args->loss.data, .queries = queries.queries};
+    const struct indexer_loss_sum_params all = {.losses = queries.losses,
+                                                .loss = args->loss.data,
+                                                .query_stride = 1,
+                                                .queries = queries.queries,
+                                                .groups = 1};
     const struct smelt__launch sum = {.blocks = {1}, .pdl = args->tokens > 0, .params = &all};
     return smelt__kernel_launch(call->op->context, call->op->kernels[SUM], &sum, call->stream);
 }

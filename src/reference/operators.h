@@ -98,6 +98,7 @@ struct smelt__indexer_dense_loss_spec {
     int heads, dqk, kv_heads;
     int index_heads, index_dim;
     int activation; /* of enum smelt__activation */
+    int groups, granularity, block_max;
     int deterministic;
     int weights_dtype; /* of enum smelt__weights_dtype */
 };
@@ -497,21 +498,47 @@ int64_t smelt__indexer_bwd_slot(const struct smelt__indexer_bwd_spec *spec,
 /* ---- indexer_dense_loss ------------------------------------------------------------------------
  * Out of the definitions of dense_lse, indexer_logits, indexer_loss and indexer_bwd. */
 
-/* One query; arrays of the caller, [rows], 0 outside the window. */
+/* One query; arrays of the caller, a number for each of the indexer's keys: 0 outside the window and,
+ * with block_max, where a key has not its block's largest logit. */
 struct smelt__indexer_dense_loss_query {
     double *q, *p, *grad;
-    int32_t *keys; /* the key, or -1 outside the window */
+    double *doubt; /* of keys one of which has a block's largest logit, but which one rounding may
+                      decide: the block's |grad|, else 0 */
+    int32_t *keys; /* the key, or -1 where the others are 0 */
     struct smelt__indexer_loss_found found;
     double terms; /* the largest sum of a logit's terms' sizes */
 };
 
+/* Logits of which none is larger for sure differ by no more than this, of the sum of both logits' terms'
+ * sizes. */
+#define SMELT__INDEXER_DENSE_DOUBT 1e-6
+
+/* The indexer's keys. */
+int64_t smelt__indexer_dense_loss_keys(const struct smelt__indexer_dense_loss_spec *spec,
+                                       const smelt_indexer_dense_loss_args *args);
+
+/* A group of heads by itself: a call without groups. `losses` and `loss` are none's. */
+struct smelt__indexer_dense_loss_group {
+    struct smelt__indexer_dense_loss_spec spec;
+    smelt_indexer_dense_loss_args args;
+};
+struct smelt__indexer_dense_loss_group
+smelt__indexer_dense_loss_group(const struct smelt__indexer_dense_loss_spec *spec,
+                                const smelt_indexer_dense_loss_args *args, int group);
+
+/* Of a spec without groups. */
 int smelt__indexer_dense_loss_reference(const struct smelt__indexer_dense_loss_spec *spec,
                                         const smelt_indexer_dense_loss_args *args, int64_t query,
                                         struct smelt__indexer_dense_loss_query *result);
 
-/* The backward pass whose results the gradients are: its spec; its arguments but for `indices` and
- * `grad`, of rows slots. */
+/* The backward pass whose results the gradients are, of a spec without groups: its spec; its arguments
+ * but for `indices` and `grad`, of a slot for each of the indexer's keys. */
 struct smelt__indexer_bwd_spec
 smelt__indexer_dense_loss_indexer(const struct smelt__indexer_dense_loss_spec *spec);
 smelt_indexer_bwd_args
-smelt__indexer_dense_loss_gradients(const smelt_indexer_dense_loss_args *args);
+smelt__indexer_dense_loss_gradients(const struct smelt__indexer_dense_loss_spec *spec,
+                                    const smelt_indexer_dense_loss_args *args);
+
+/* Adds a group's row of a key's gradient to that of the groups before it. */
+void smelt__indexer_dense_loss_add(const struct smelt__indexer_bwd_row *more, int dim,
+                                   struct smelt__indexer_bwd_row *row);

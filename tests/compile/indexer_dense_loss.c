@@ -29,6 +29,9 @@ static const char *const operators[] = {
     "indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128,scores.variant=mma",
     "indexer_dense_loss:heads=64,dqk=512,index_heads=8,index_dim=64,scores.variant=sm90,"
     "scores.slabs=1,scores.stages=3",
+    "indexer_dense_loss:heads=64,dqk=512,index_heads=32,index_dim=128,granularity=4",
+    "indexer_dense_loss:heads=64,dqk=128,kv_heads=4,index_heads=4,index_dim=128,groups=4,"
+    "block_max=128,activation=none",
     NULL,
 };
 

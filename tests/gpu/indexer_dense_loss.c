@@ -18,6 +18,11 @@ static const char *const shapes[] = {
     "3",
     "heads=192,dqk=96,index_heads=16,index_dim=64,scores.item_tiles=1",
     "heads=12,dqk=64,kv_heads=12,index_heads=5,index_dim=128,main.exact_groups=1,deterministic=1",
+    "heads=64,dqk=512,index_heads=32,index_dim=128,granularity=4",
+    "heads=64,dqk=128,kv_heads=4,index_heads=4,index_dim=128,groups=4,block_max=128,activation="
+    "none",
+    "heads=12,dqk=64,kv_heads=2,index_heads=12,index_dim=64,groups=6,granularity=2,deterministic=1",
+    "heads=16,dqk=64,index_heads=64,index_dim=64,block_max=16,deterministic=1",
 };
 static const enum smelt__lists kinds[] = {SMELT__LISTS_CAUSAL, SMELT__LISTS_RANDOM,
                                           SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,

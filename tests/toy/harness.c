@@ -34,6 +34,11 @@ static int restore(void **state) {
     return 0;
 }
 
+static smelt_status no_memory(smelt_operator **op, smelt_context *its, const char *spec) {
+    (void)op, (void)its, (void)spec;
+    return SMELT_ERROR_OUT_OF_MEMORY; /* the harness's own, without a message */
+}
+
 static struct smelt__check_options asked(unsigned pass) {
     return (struct smelt__check_options){.spec = "toy:width=75,passes=both",
                                          .pass = pass,
@@ -152,6 +157,23 @@ TEST_WITH(wrong_passes, NULL, restore) {
     expect_caught(SMELT_PASS_FORWARD, never, "row 0 element");
     expect_caught(SMELT_PASS_FORWARD, shorter, "row 4 element");
     expect_caught(SMELT_PASS_FORWARD, elsewhere, "out"); /* the emulator reports it */
+}
+
+/* No message of an earlier call is a failure's reason. */
+TEST_WITH(reasons, NULL, restore) {
+    const struct smelt__harness_calls *library = smelt__harness_calls;
+    struct smelt__harness_calls calls = *library;
+    struct smelt__check_options options = asked(SMELT_PASS_FORWARD);
+    struct smelt__check_result result;
+    int64_t value;
+    assert_int_not_equal(smelt_spec_get("toy:width=75", "variant", &value), SMELT_OK);
+    assert_string_equal(smelt__harness_reason(SMELT_ERROR_INVALID_ARGUMENT), smelt_last_error());
+    calls.create = no_memory;
+    smelt__harness_calls = &calls;
+    assert_int_equal(smelt__check_run(context, &options, &result), -1);
+    smelt__harness_calls = library;
+    assert_non_null(strstr(result.message, "memory is exhausted"));
+    assert_null(strstr(result.message, "no key"));
 }
 
 TESTS("toy in the harness", .group_setup = open_context, .group_teardown = close_context)

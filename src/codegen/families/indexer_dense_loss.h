@@ -1,9 +1,20 @@
 /* What the operator indexer_dense_loss and its calls agree on. */
 #pragma once
 
+#include "codegen/families/indexer_keys.h"
 #include "codegen/family.h"
 
-/* Its kernels by number; from BACKWARD on those of indexer_bwd but the lists, in its order
+/* Rows of a table of keys: what the loss is taken over, where that is not single keys. */
+#define SMELT__DENSE_SLOTS                                                                         \
+    {SMELT__OPTIONAL("granularity",                                                                \
+                     "attention's keys of a pool, which is a key of the indexer's"),               \
+     SMELT__INDEXER_GRANULES, .default_value = 1},                                                 \
+    {                                                                                              \
+        SMELT__OPTIONAL("block_max", "keys of a block, whose largest logit counts"),               \
+            SMELT__INDEXER_GRANULES, .default_value = 1                                            \
+    }
+
+/* Its kernels by number, after that of the pools' windows, if it has pools; from BACKWARD on those of indexer_bwd but the lists, in its order
  * (enum smelt__indexer_bwd_kernel). */
 enum smelt__indexer_dense_loss_kernel {
     SMELT__INDEXER_DENSE_LOGITS,

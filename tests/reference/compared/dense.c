@@ -86,13 +86,14 @@ static const struct smelt__problem_options loss_problems[] = {
 /* Errors of a target relative to itself, of a logit relative to its terms' sizes. */
 static const double target_error = 2e-5, logit_error = 1e-6;
 
-/* The queries of a problem by the reference, and what their logits' gradients may be off by. */
+/* The queries of a group of a problem by the reference, and what their logits' gradients may be off by. */
 struct queries {
-    smelt_indexer_dense_loss_args args;
+    struct smelt__indexer_dense_loss_group group;
+    smelt_indexer_dense_loss_args args; /* the group's */
     smelt_indexer_bwd_args gradients;
-    int weights_dtype;
-    float *grads, *errors;  /* [T, S] */
-    int32_t *keys;          /* [T, S] */
+    int64_t slots;          /* of the indexer's keys */
+    float *grads, *errors;  /* [T, slots] */
+    int32_t *keys;          /* [T, slots] */
     double *losses, *sizes; /* [T] */
 };
 
@@ -103,19 +104,19 @@ static double norm_of_bf16(const void *data, int64_t first, int count) {
     return norm_of_numbers(numbers, count);
 }
 
-static void find_query(const struct smelt__indexer_dense_loss_spec *spec, struct queries *all,
-                       int64_t query) {
-    const int64_t rows = all->args.rows;
+static void find_query(struct queries *all, int64_t query) {
+    const int64_t rows = all->slots;
     const float *const grad_loss = all->args.grad_loss.data;
-    double q[MOST_KEYS], p[MOST_KEYS], grad[MOST_KEYS];
+    double q[MOST_KEYS], p[MOST_KEYS], grad[MOST_KEYS], doubt[MOST_KEYS];
     struct smelt__indexer_dense_loss_query one = {
-        .q = q, .p = p, .grad = grad, .keys = all->keys + query * rows};
-    assert_int_equal(smelt__indexer_dense_loss_reference(spec, &all->args, query, &one), 0);
+        .q = q, .p = p, .grad = grad, .doubt = doubt, .keys = all->keys + query * rows};
+    assert_int_equal(smelt__indexer_dense_loss_reference(&all->group.spec, &all->args, query, &one),
+                     0);
     const double factor = fabs(one.found.weight * (grad_loss ? (double)*grad_loss : 1));
     for (int64_t s = 0; s < rows; s++) {
         const double error = q[s] * (target_error + logit_error * one.terms) + p[s] * target_error;
         all->grads[query * rows + s] = (float)grad[s];
-        all->errors[query * rows + s] = one.keys[s] < 0 ? 0 : (float)(factor * error);
+        all->errors[query * rows + s] = (float)(doubt[s] + (one.keys[s] < 0 ? 0 : factor * error));
     }
     all->losses[query] = one.found.loss;
     all->sizes[query] =
@@ -123,26 +124,36 @@ static void find_query(const struct smelt__indexer_dense_loss_spec *spec, struct
         (double)FLT_MIN;
 }
 
-static void open_queries(struct bench *bench, struct queries *all) {
-    const struct smelt__indexer_dense_loss_spec *spec = bench->problem.spec;
-    smelt__problem_arguments(&bench->problem, &all->args);
-    all->weights_dtype = spec->weights_dtype;
-    const size_t tokens = (size_t)all->args.tokens, rows = (size_t)all->args.rows;
+static void open_queries(struct bench *bench, int group, struct queries *all) {
+    smelt_indexer_dense_loss_args args;
+    smelt__problem_arguments(&bench->problem, &args);
+    all->group = smelt__indexer_dense_loss_group(bench->problem.spec, &args, group);
+    all->args = all->group.args;
+    all->slots = smelt__indexer_dense_loss_keys(&all->group.spec, &args);
+    const size_t tokens = (size_t)args.tokens, rows = (size_t)all->slots;
     all->grads = calloc(tokens * rows, sizeof *all->grads);
     all->errors = calloc(tokens * rows, sizeof *all->errors);
     all->keys = calloc(tokens * rows, sizeof *all->keys);
     all->losses = calloc(tokens, sizeof *all->losses);
     all->sizes = calloc(tokens, sizeof *all->sizes);
     for (size_t query = 0; query < tokens; query++)
-        find_query(bench->problem.spec, all, (int64_t)query);
-    all->gradients = smelt__indexer_dense_loss_gradients(&all->args);
-    all->gradients.indices = (smelt_const_tensor){all->keys, {all->args.rows}};
-    all->gradients.grad = (smelt_const_tensor){all->grads, {all->args.rows}};
+        find_query(all, (int64_t)query);
+    all->gradients = smelt__indexer_dense_loss_gradients(&all->group.spec, &all->args);
+    all->gradients.indices = (smelt_const_tensor){all->keys, {all->slots}};
+    all->gradients.grad = (smelt_const_tensor){all->grads, {all->slots}};
+}
+
+static void close_queries(struct queries *all) {
+    free(all->grads);
+    free(all->errors);
+    free(all->keys);
+    free(all->losses);
+    free(all->sizes);
 }
 
 static double index_weight(const struct queries *all, int64_t query, int64_t head) {
-    return fabs(
-        smelt__indexer_weight(&all->args.index_weights, all->weights_dtype, query, (int)head));
+    return fabs(smelt__indexer_weight(&all->args.index_weights, all->group.spec.weights_dtype,
+                                      query, (int)head));
 }
 
 /* The norm of a row of the indexer's q. */
@@ -153,7 +164,7 @@ static double query_norm(const struct queries *all, int64_t query, int64_t head,
 
 /* Of a query's gradients: errors times norms of keys. */
 static double errors_of_query(const struct queries *all, int64_t query, int dim) {
-    const int64_t rows = all->args.rows;
+    const int64_t rows = all->slots;
     double sum = 0;
     for (int64_t s = 0; s < rows; s++)
         if (all->errors[query * rows + s] > 0)
@@ -167,55 +178,72 @@ static double errors_of_key(const struct queries *all, int64_t key, int heads, i
     double sum = 0;
     for (int64_t query = 0; query < all->args.tokens; query++)
         for (int head = 0; head < heads; head++)
-            sum += (double)all->errors[query * all->args.rows + key] *
-                   index_weight(all, query, head) * query_norm(all, query, head, dim);
+            sum += (double)all->errors[query * all->slots + key] * index_weight(all, query, head) *
+                   query_norm(all, query, head, dim);
     return sum;
 }
 
-/* Two numbers of a piece, as tables.h has them; of a number its size. */
-static void find_piece(const struct queries *all, const struct smelt__indexer_bwd_spec *spec,
-                       const struct piece *piece, double *own) {
+/* Two numbers of a head's piece, as tables.h has them; of a number its size. */
+static void find_head(const struct queries *all, const struct piece *piece, double *own) {
+    const struct smelt__indexer_bwd_spec spec = smelt__indexer_dense_loss_indexer(&all->group.spec);
+    const int head = piece->number % spec.heads;
+    const double errors = errors_of_query(all, piece->unit, spec.dim);
     double grads[MOST_NUMBERS], dweights, terms;
     struct smelt__indexer_bwd_row row = {.grads = grads};
-    if (piece->comparison == 0) {
-        const double errors = errors_of_query(all, piece->unit, spec->dim);
-        assert_int_equal(smelt__indexer_bwd_head(spec, &all->gradients, piece->unit, piece->number,
-                                                 &row, &dweights, &terms),
-                         0);
-        own[1] = row.doubtful + errors * index_weight(all, piece->unit, piece->number);
-        own[0] = piece->count > 1
-                     ? fmax(norm_of_numbers(grads, spec->dim), row.spread)
-                     : terms + errors / target_error *
-                                   query_norm(all, piece->unit, piece->number, spec->dim);
-        return;
+    assert_int_equal(
+        smelt__indexer_bwd_head(&spec, &all->gradients, piece->unit, head, &row, &dweights, &terms),
+        0);
+    own[1] = row.doubtful + errors * index_weight(all, piece->unit, head);
+    own[0] = piece->count > 1
+                 ? fmax(norm_of_numbers(grads, spec.dim), row.spread)
+                 : terms + errors / target_error * query_norm(all, piece->unit, head, spec.dim);
+}
+
+/* The same of a key's, of all groups. */
+static void find_key(const struct queries *groups, int count, const struct piece *piece,
+                     double *own) {
+    double grads[MOST_NUMBERS], sums[MOST_NUMBERS] = {0};
+    struct smelt__indexer_bwd_row more = {.grads = grads}, row = {.grads = sums};
+    const int dim = groups->group.spec.index_dim;
+    own[1] = 0;
+    for (const struct queries *all = groups; all < groups + count; all++) {
+        const struct smelt__indexer_bwd_spec spec =
+            smelt__indexer_dense_loss_indexer(&all->group.spec);
+        assert_int_equal(smelt__indexer_bwd_key(&spec, &all->gradients, piece->unit, &more), 0);
+        smelt__indexer_dense_loss_add(&more, dim, &row);
+        own[1] += errors_of_key(all, piece->unit, spec.heads, dim);
     }
-    assert_int_equal(smelt__indexer_bwd_key(spec, &all->gradients, piece->unit, &row), 0);
-    own[0] = fmax(norm_of_numbers(grads, spec->dim), row.spread);
-    own[1] = row.doubtful + errors_of_key(all, piece->unit, spec->heads, spec->dim);
+    own[0] = fmax(norm_of_numbers(sums, dim), row.spread);
+    own[1] += row.doubtful;
 }
 
 static void prepare_dense_loss(struct bench *bench) {
-    const struct smelt__indexer_bwd_spec spec =
-        smelt__indexer_dense_loss_indexer(bench->problem.spec);
+    enum { MOST_GROUPS = 4 };
+    const struct smelt__indexer_dense_loss_spec *spec = bench->problem.spec;
     const int losses = bench_tensor(bench, "losses"), loss = bench_tensor(bench, "loss");
-    struct queries all;
+    struct queries groups[MOST_GROUPS];
     double size = (double)FLT_MIN;
-    open_queries(bench, &all);
-    for (int64_t query = 0; query < all.args.tokens; query++)
-        size += all.sizes[query];
+    assert_true(spec->groups <= MOST_GROUPS);
+    for (int group = 0; group < spec->groups; group++) {
+        open_queries(bench, group, &groups[group]);
+        for (int64_t query = 0; query < groups[group].args.tokens; query++)
+            size += groups[group].sizes[query];
+    }
     bench->own = calloc((size_t)bench->piece_count * 2, sizeof *bench->own);
     for (int i = 0; i < bench->piece_count; i++) {
         const struct piece *piece = &bench->pieces[i];
-        if (piece->tensor == losses || piece->tensor == loss)
-            bench->own[2 * i] = piece->tensor == loss ? size : all.sizes[piece->unit];
+        double *const own = bench->own + 2 * i;
+        if (piece->tensor == loss)
+            own[0] = size;
+        else if (piece->tensor == losses)
+            own[0] = groups[piece->number].sizes[piece->unit];
+        else if (piece->comparison == 0)
+            find_head(&groups[piece->number / (spec->index_heads / spec->groups)], piece, own);
         else
-            find_piece(&all, &spec, piece, bench->own + 2 * i);
+            find_key(groups, spec->groups, piece, own);
     }
-    free(all.grads);
-    free(all.errors);
-    free(all.keys);
-    free(all.losses);
-    free(all.sizes);
+    for (int group = 0; group < spec->groups; group++)
+        close_queries(&groups[group]);
 }
 
 static void size_of_number(const struct bench *bench, const struct piece *piece, double *sizes) {
@@ -285,6 +313,9 @@ static void plant_no_number(struct bench *bench) {
 static const char *const loss_specs[] = {
     "indexer_dense_loss:heads=2,dqk=64,index_heads=3,index_dim=64,weights_dtype=bf16",
     "indexer_dense_loss:heads=4,dqk=80,kv_heads=2,index_heads=1,index_dim=128,deterministic=1",
+    "indexer_dense_loss:heads=2,dqk=64,index_heads=1,index_dim=64,granularity=4",
+    "indexer_dense_loss:heads=4,dqk=64,kv_heads=2,index_heads=2,index_dim=64,groups=2,block_max=8,"
+    "activation=none",
     NULL};
 
 static const struct compared_pass loss_passes[] = {{SMELT_PASS_FORWARD, loss_specs, loss_problems,

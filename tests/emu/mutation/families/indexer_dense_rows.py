@@ -2,7 +2,7 @@
 
 from configurations import Check
 
-FILES = ("templates/indexer_dense_rows.cu",)
+FILES = ("templates/indexer_dense_rows.cu", "templates/indexer_dense_windows.cu")
 
 
 def check(name, keys, options, **more):
@@ -11,7 +11,7 @@ def check(name, keys, options, **more):
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("dense-rows-pairs", "dense-rows-eight")
+COVERAGE = ("dense-rows-pairs", "dense-rows-eight", "dense-rows-blocks")
 
 CONFIGURATIONS = (
     check("pairs", "index_heads=64,index_dim=64",
@@ -24,4 +24,8 @@ CONFIGURATIONS = (
           schedules=1),
     check("deterministic", "index_heads=2,index_dim=64,deterministic=1,main.exact_groups=1",
           "--queries 19 --rows 150 --lists adversarial --weighted", schedules=1),
+    check("pools", "index_heads=2,index_dim=64,granularity=4",
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", schedules=1),
+    check("blocks", "index_heads=2,index_dim=64,block_max=8,groups=2",
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", schedules=2),
 )
