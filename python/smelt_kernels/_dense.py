@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, tensor
+from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, power, tensor
 from ._indexer_gradients import WEIGHTS, of_type, scored_as_kernels_read, type_of_dk
 from ._indexer_training import multiplies_afterwards
 from ._library import LibraryOperation
@@ -74,11 +74,22 @@ def dense_lse(
 
 def _spec(
     _, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, index_weights_type, activation: str,
-    deterministic: bool | None,
+    groups: int, granularity: int, block_max: int, deterministic: bool | None,
 ) -> str:  # fmt: skip
     attention = f"heads={heads},dqk={dqk},kv_heads={kv_heads}"
     indexer = f"index_heads={index_heads},index_dim={index_dim},activation={activation},deterministic={deterministic:d}"
-    return f"indexer_dense_loss:{attention},{indexer}{of_type(index_weights_type)}"
+    return f"indexer_dense_loss:{attention},{indexer}{of_type(index_weights_type)}{_slots(groups, granularity, block_max)}"
+
+
+def _slots(groups, granularity, block_max) -> str:
+    given = {"groups": groups, "granularity": granularity, "block_max": block_max}
+    return "".join(f",{name}={value}" for name, value in given.items() if value != 1)
+
+
+def _table(named) -> str:
+    groups = named["groups"]
+    slots = _slots(groups, named["granularity"], named["block_max"])
+    return f"indexer_dense_loss:heads={groups},dqk=64,index_heads={groups},index_dim=64{slots}"
 
 
 def _by_reference(
@@ -94,13 +105,24 @@ def _by_reference(
     scale,
     query_weight,
     activation,
+    groups,
+    granularity,
+    block_max,
     index_dk_dtype,
 ):
-    loss, losses, dq, dk, dweights = _reference.dense_loss(
-        q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight,
-        activation,
-    )  # fmt: skip
-    return loss, losses, dq, dweights, dk.to(index_dk_dtype or index_k.dtype)
+    parts = []
+    for a, b, c, d, e in zip(*(each.chunk(groups, 1) for each in (q, _of_groups(k, groups), lse, index_q, index_weights))):
+        part = a, b, c, d, index_k, e, window_begin, window_end, weight, scale, query_weight
+        parts.append(_reference.dense_loss(*part, activation, granularity, block_max))
+    loss, losses, dq, dk, dweights = zip(*parts)
+    dk = sum(dk).to(index_dk_dtype or index_k.dtype)
+    losses = losses[0] if groups == 1 else torch.stack(losses, 1)
+    return sum(loss), losses, torch.cat(dq, 1), torch.cat(dweights, 1), dk
+
+
+def _of_groups(k, groups):
+    """Key heads of each group."""
+    return k if k.shape[1] % groups == 0 else k.repeat_interleave(groups // k.shape[1], 1)
 
 
 def _products(_, grad_loss, dq, dk, dweights):
@@ -124,17 +146,16 @@ def _gradients(grad_loss, _, dq, dk, dweights):
     return _backward.in_backward(grad_loss, dq, dk, dweights)
 
 
-def _groups(groups, **tensors):
-    """The heads of each group, of tensors whose second dimension they are; a single key head is every group's."""
-    groups = integer(groups, "groups")
-    for name, each in tensors.items():
-        heads = tensor(each, name).shape[1] if each.dim() > 1 else 0
-        if groups < 1 or (heads % groups and not (name == "k" and heads == 1)):
-            raise ValueError(f"smelt: groups={groups} does not divide the {heads} heads of {name}")
-    parts = [
-        [each] * groups if name == "k" and each.shape[1] == 1 else each.chunk(groups, 1) for name, each in tensors.items()
-    ]
-    return zip(*parts)
+def _rules(named) -> None:
+    """What the spec's check says, of the eager reference's calls."""
+    groups, kv_heads = named["groups"], named["k"].shape[1]
+    for name in ("q", "index_q"):
+        if named[name].shape[1] % groups:
+            raise ValueError(f"smelt: groups={groups} does not divide the {named[name].shape[1]} heads of {name}")
+    if kv_heads % groups and groups % max(1, kv_heads):
+        raise ValueError(f"smelt: groups={groups} neither divides the {kv_heads} heads of k nor is a multiple of them")
+    if named["granularity"] > 1 and named["block_max"] > 1:
+        raise ValueError("smelt: granularity and block_max are not legal together; one of them must be 1")
 
 
 _loss = LibraryOperation(
@@ -144,8 +165,10 @@ _loss = LibraryOperation(
     reference=_by_reference,
     also=("losses",),
     asked=("index_dq", "index_dweights", "index_dk"),
+    table=_table,
     floats=True,
     kinds={"index_weights": WEIGHTS},
+    rules=_rules,
 )
 _loss.differentiable(
     ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None), _gradients
@@ -169,6 +192,8 @@ def indexer_dense_loss(
     return_losses: Literal[False] = False,
     activation: Activation = "relu",
     groups: int = 1,
+    granularity: int = 1,
+    block_max: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -193,6 +218,8 @@ def indexer_dense_loss(
     return_losses: bool,
     activation: Activation = "relu",
     groups: int = 1,
+    granularity: int = 1,
+    block_max: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -216,6 +243,8 @@ def indexer_dense_loss(
     return_losses: bool = False,
     activation: Activation = "relu",
     groups: int = 1,
+    granularity: int = 1,
+    block_max: int = 1,
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
     workspace_limit: int = 0,
@@ -235,7 +264,7 @@ def indexer_dense_loss(
         k: [S, dqk], or [S, KV, dqk] where H / KV heads read each key head, bf16.
         lse: [T, H], fp32: attention's log-sum-exp, natural and without a sink; None: dense_lse computes it.
         index_q: [T, HI, DI], bf16: the indexer's queries.
-        index_k: [S, DI], bf16.
+        index_k: [S, DI], or [ceil(S / r), DI] with granularity=r, bf16.
         index_weights: [T, HI], fp32 or bf16; None means that every head has the weight 1.
         window_begin: [T] int32: the first key of each query's window.
         window_end: [T] int32: its last key plus one.
@@ -247,6 +276,10 @@ def indexer_dense_loss(
         activation: Of the indexer's products: "relu" or "none".
         groups: G groups of heads, each with a loss of its own: the indexer's heads g * HI / G to (g + 1) * HI / G - 1 learn
             from attention's of the same part. The loss is their sum, and return_losses gives [T, G].
+        granularity: r keys of a pool, which is one of the indexer's keys: index_k is [ceil(S / r), DI]. A pool's target is
+            the sum of its keys'; the loss is over the pools all of whose keys are in the window. A power of two to 128.
+        block_max: r keys of a block, whose logit is the largest of its keys' in the window, and whose target is the sum of
+            theirs; the loss is over blocks. Likewise; not with granularity above 1.
         deterministic: Whether index_k's gradient is summed in a fixed order; None follows
             torch.use_deterministic_algorithms.
         dk_dtype: Type in which index_k's gradient is computed, torch.bfloat16 (also if None) or torch.float32.
@@ -256,8 +289,8 @@ def indexer_dense_loss(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] fp32, which are not
-        differentiable.
+        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] or [T, groups] fp32, which are
+        not differentiable.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -278,18 +311,9 @@ def indexer_dense_loss(
     choose(activation, "activation", ACTIVATIONS)
     if lse is None:
         lse = dense_lse(q, k, window_begin, window_end, scale, backend=backend)
-    if groups != 1:
-        options = {
-            **{"weight": weight, "query_weight": query_weight, "activation": activation, "deterministic": deterministic},
-            **{"dk_dtype": dk_dtype, "workspace_limit": workspace_limit, "causal_limit": causal_limit},
-            **{"free_multiprocessors": free_multiprocessors, "backend": backend, "return_losses": True},
-        }
-        parts = _groups(groups, q=q, k=_keys(k), lse=lse, index_q=index_q, index_weights=index_weights)
-        made = [
-            indexer_dense_loss(a, b, c, d, index_k, e, window_begin, window_end, scale, **options) for a, b, c, d, e in parts
-        ]
-        loss, losses = sum(each for each, _ in made), torch.stack([each for _, each in made], -1)
-        return (loss, losses) if return_losses else loss
+    groups, granularity = integer(groups, "groups"), power(granularity, "granularity")
+    if groups < 1:
+        raise ValueError(f"smelt: groups={groups} is not legal; legal: 1 and more")
     later = multiplies_afterwards(query_weight)
     wanted = wants_gradients(
         tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")
@@ -310,6 +334,9 @@ def indexer_dense_loss(
         integer(workspace_limit, "workspace_limit", 64),
         integer(causal_limit, "causal_limit", 64),
         activation,
+        groups,
+        granularity,
+        power(block_max, "block_max"),
         deterministic,
         type_of_dk(dk_dtype),
         wanted,

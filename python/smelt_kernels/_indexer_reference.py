@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 
 from ._checks import legal_scale
 from ._reference import CHUNK_BYTES, in_its_own_types, valid_slots
@@ -266,10 +267,34 @@ def dense_lse(q, k, window_begin, window_end, scale):
     return torch.cat(parts) if q.dtype is torch.float64 else torch.cat(parts).float()
 
 
+def _pooled_windows(window_begin, window_end, rows, size):
+    """Windows of the pools all of whose keys a window has."""
+    begin, end = window_begin.clamp(0, rows), window_end.clamp(0, rows)
+    return ((begin + size - 1) // size).to(torch.int32), (end // size).to(torch.int32)
+
+
+def _largest_of_blocks(marks, target, within, size):
+    """Logits and targets of blocks of keys, each in the place of the lowest key with the block's largest logit: with the
+    keys that have one."""
+    rows = marks.shape[1]
+    padded = -(-rows // size) * size
+    shown = marks.nan_to_num(float("-inf"), torch.finfo(marks.dtype).max, float("-inf"))
+    key = torch.arange(padded, device=marks.device).view(1, -1, size)
+    inside = F.pad(within, (0, padded - rows)).unflatten(1, (-1, size))
+    shown = F.pad(shown, (0, padded - rows), value=float("-inf")).unflatten(1, (-1, size))
+    best = shown.masked_fill(~inside, float("-inf")).amax(-1, keepdim=True)
+    first = torch.where(inside & (shown == best), key, padded).amin(-1)
+    sums = F.pad(target.masked_fill(~within, 0), (0, padded - rows)).unflatten(1, (-1, size)).sum(-1)
+    chosen = within.new_zeros(target.shape[0], padded + 1)
+    chosen.scatter_(1, first, True)
+    targets = target.new_zeros(target.shape[0], padded + 1).scatter_(1, first, sums)
+    return targets[:, :rows], chosen[:, :rows]
+
+
 @in_its_own_types
 def dense_loss(
     q, k, lse, index_q, index_k, index_weights, window_begin, window_end, weight, scale, query_weight,
-    activation="relu",
+    activation="relu", granularity=1, block_max=1,
 ):  # fmt: skip
     """The operator indexer_dense_loss: the loss, the queries', dq, dk and dweights of the indexer's."""
     legal_scale(scale)
@@ -277,16 +302,24 @@ def dense_loss(
         raise ValueError(f"smelt: query_weight = {query_weight} is not legal; legal: finite numbers but 0")
     wide = torch.promote_types(index_q.dtype, torch.float32)
     rows, keys = k.shape[0], index_k.to(wide)
-    column = torch.arange(rows, dtype=torch.int32, device=q.device)
+    begins, ends = window_begin, window_end
+    if granularity > 1:
+        begins, ends = _pooled_windows(window_begin, window_end, rows, granularity)
+    column = torch.arange(keys.shape[0], dtype=torch.int32, device=q.device)
     losses, dqs, dweights, dk = [], [], [], torch.zeros_like(keys)
     for part, scores, within in _dense_parts(q, k, window_begin, window_end, scale):
         target = (scores - lse[part].unsqueeze(-1)).exp().sum(1)
         queries, factors = index_q[part].to(wide), index_weights[part].to(wide)
-        windows = window_begin[part], window_end[part]
+        windows = begins[part], ends[part]
         marks = logits(index_q[part], index_k, index_weights[part], None, *windows, activation=activation)
+        if granularity > 1:
+            target = F.pad(target, (0, -rows % granularity)).unflatten(1, (-1, granularity)).sum(-1)
+            within = (column >= windows[0].unsqueeze(1)) & (column < windows[1].unsqueeze(1))
+        if block_max > 1:
+            target, within = _largest_of_blocks(marks, target, within, block_max)
         slots = torch.where(within, column, -1)
         own = None if weight is None else weight[part]
-        _, each, grad = loss(marks, target, slots, None, own, rows, query_weight)
+        _, each, grad = loss(marks, target, slots, None, own, keys.shape[0], query_weight)
         products = torch.einsum("thd,sd->ths", queries, keys)
         shares = torch.where(within, grad, torch.zeros_like(grad)).to(wide).unsqueeze(1)
         weighted = shares * factors.unsqueeze(-1)

@@ -144,7 +144,7 @@ def bases(device):
     add("indexer_scores, all", "indexer_scores", topk_length=lengths, limit=numbers(3, 4))
     add("indexer_backward, all", "indexer_backward", topk_length=lengths)
     add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
-    add("indexer_dense_loss, all", "indexer_dense_loss", weight=weight, return_losses=True)
+    add("indexer_dense_loss, all", "indexer_dense_loss", weight=weight, return_losses=True, groups=2, block_max=2)
     return found
 
 

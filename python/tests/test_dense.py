@@ -103,8 +103,50 @@ def test_groups(device, backend):
     wanted.sum().backward()
     for leaf, true in zip(leaves, exact):
         close(leaf.grad, true.grad, 8e-3)
-    with pytest.raises(ValueError, match="groups=3 does not divide"):
-        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, groups=3)
+    with pytest.raises(ValueError, match="groups=3"):
+        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, groups=3, backend=backend)
+    with pytest.raises(ValueError, match="granularity"):
+        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, granularity=2, block_max=2, backend=backend)
+
+
+def slots_of(t, begin, end, rows, granularity, block_max):
+    """Ranges of keys of query t's pools or blocks."""
+    begin, end = max(int(begin[t]), 0), min(int(end[t]), rows)
+    if block_max > 1:
+        firsts = range(begin // block_max * block_max, end, block_max) if begin < end else ()
+        return [(max(first, begin), min(first + block_max, end)) for first in firsts]
+    pools = range(-(-begin // granularity), end // granularity)
+    return [(pool * granularity, (pool + 1) * granularity) for pool in pools]
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+@pytest.mark.parametrize("slots", [{"granularity": 4}, {"block_max": 8}, {"block_max": 16, "groups": 2}], ids=str)
+def test_pools_and_blocks(device, backend, slots):
+    q, k, index_q, index_k, weights, begin, end = made(device, index_heads=2, kv_heads=2)
+    granularity, block_max, groups = (slots.get(name, 1) for name in ("granularity", "block_max", "groups"))
+    index_k = index_k[: -(-k.shape[0] // granularity)].contiguous()
+    leaves = [each.clone().requires_grad_() for each in (index_q, index_k, weights)]
+    options = {**slots, "return_losses": True, "dk_dtype": torch.float32, "backend": backend}
+    loss, losses = smelt.indexer_dense_loss(q, k, None, *leaves, begin, end, SCALE, **options)
+    loss.backward()
+    exact = [each.double().requires_grad_() for each in (index_q, index_k, weights)]
+    wanted = [exact[0].sum() * 0] * (5 * groups)
+    for t in range(5):
+        ranges = slots_of(t, begin, end, k.shape[0], granularity, block_max)
+        for g in range(groups if ranges else 0):
+            heads = slice(g * 4 // groups, (g + 1) * 4 // groups)
+            mine = slice(g * 2 // groups, (g + 1) * 2 // groups)
+            p = true_scores(q, k, begin, end)[0][t, heads].softmax(-1).mean(0)
+            p = torch.stack([p[a:b].sum() for a, b in ranges])
+            p = p / p.sum()
+            marks = (torch.einsum("hd,sd->hs", exact[0][t, mine], exact[1]).relu() * exact[2][t, mine, None]).sum(0)
+            of_slots = [marks[a:b].max() if block_max > 1 else marks[a // granularity] for a, b in ranges]
+            wanted[t * groups + g] = (torch.xlogy(p, p) - p * torch.stack(of_slots).log_softmax(0)).sum()
+    wanted = torch.stack(wanted).view_as(losses)
+    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
+    wanted.sum().backward()
+    for leaf, true in zip(leaves, exact):
+        close(leaf.grad, true.grad, 8e-3)
 
 
 def test_without_gradients_or_lse(device):
