@@ -74,7 +74,8 @@ struct race {
 static smelt_status note(struct smelt__tune_result *result, const char *step, smelt_status status) {
     if (status != SMELT_OK && result->status == SMELT_OK) {
         result->status = status;
-        snprintf(result->message, sizeof result->message, "%s: %s", step, smelt__harness_reason(status));
+        snprintf(result->message, sizeof result->message, "%s: %s", step,
+                 smelt__harness_reason(status));
     }
     return status;
 }

@@ -58,7 +58,8 @@ int suite_ok(smelt_status status, const char *call, char *message, size_t size) 
         snprintf(message, size, "%s: %s: %s", call, emulator->kind_name(report.kind), report.text);
         return -1;
     }
-    snprintf(message, size, "%s: %s: %s", call, smelt_status_name(status), smelt__harness_reason(status));
+    snprintf(message, size, "%s: %s: %s", call, smelt_status_name(status),
+             smelt__harness_reason(status));
     return -1;
 }
 
