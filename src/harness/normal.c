@@ -77,8 +77,9 @@ void smelt__normals_fill(struct smelt__problem *problem, int tensor, uint64_t st
 void smelt__unused_fill(struct smelt__problem *problem, int tensor, const uint8_t *used) {
     uint16_t *const data = smelt__problem_data(problem, tensor);
     const int64_t rows = smelt__problem_rows(problem, tensor);
+    const int64_t keys = problem->extents[problem->pass->tensors->rows[tensor].shape[0]];
     for (int64_t row = 0; row < rows; row++)
-        if (!used[row / (rows / problem->options.rows)])
+        if (!used[row / (rows / keys)])
             memset(data + smelt__problem_row(problem, tensor, row), 0xff,
                    (size_t)columns_of(problem, tensor) * sizeof *data);
 }
