@@ -218,14 +218,17 @@ DEVICE void request_block(const struct few_params *params, struct flow *flow,
                             minimum(left, BLOCK_KEYS), &tensor.batch);
     const bool last = flow->ended && left == count;
     //@else
-    const struct key_tensor tensor = tensor_of(params, &flow->item);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
     //@end
     const struct request request = {
         count | (last ? LAST_BLOCK : 0) | (other->item.query < 0 ? ALONE : 0) |
             (group == 1 ? SECOND : 0),
+        //@if united
         flow->start + flow->taken, tensor, flow->next};
+        //@else
+        flow->start + flow->taken, tensor_of(params, &flow->item), flow->next};
+        //@end
     post_request(slot, &request);
     flow->taken += count;
     if (last) {
