@@ -184,7 +184,7 @@ DEVICE struct key_source open_source(const struct few_params *params,
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
                                    int number) {
     const int token = entry_query(&params->pass, number / GROUP_HEADS) - source->first_query;
-    const struct key_row row = {(u32)(token * GROUP_HEADS + number % GROUP_HEADS)};
+    const struct key_row row = {(u32)token * GROUP_HEADS + (u32)number % GROUP_HEADS};
     return row;
 }
 
