@@ -41,7 +41,7 @@ SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_
 /* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
 SMELT_CALL smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
 
-/* The kernels of an operator's passes, pass after pass, each in launch order; a kernel expands to
+/* The kernels of an operator's passes, pass after pass, each in a fixed order; a kernel expands to
  * itself. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED (a pass that the operator lacks),
  * CANCELLED, OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);

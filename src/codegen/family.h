@@ -15,7 +15,7 @@ enum {
     SMELT__MAX_KERNELS = 64 /* of an operator, all passes together */
 };
 
-/* The kernels of an operator, pass after pass, each in launch order. */
+/* The kernels of an operator, pass after pass, each in a fixed order. */
 struct smelt__expansion {
     struct smelt__spec kernels[SMELT__MAX_KERNELS];
     unsigned char pass[SMELT__MAX_KERNELS];
