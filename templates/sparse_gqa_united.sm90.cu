@@ -203,7 +203,8 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
         if (HAS_SINK) {
             denominator += exp2_approximate(params->sink[head] * LOG2_E - base);
         }
-        const float inverse = sum == 0.0f ? 0.0f : 1.0f / denominator;
+        const bool empty = sum == 0.0f; /* a neighbour's NaN may be in o */
+        const float inverse = 1.0f / denominator;
         char *const to = (char *)params->out +
                          2 * (batch * params->out_batch_stride + token * params->out_token_stride +
                               head * params->out_head_stride) +
@@ -214,7 +215,7 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
 #pragma unroll
             for (int k = 0; k < 4; ++k) {
                 const float *const pair = &o[i * 16 + k * 4 + 2 * r];
-                x[k] = pack_bf16x2(pair[0] * inverse, pair[1] * inverse);
+                x[k] = empty ? 0 : pack_bf16x2(pair[0] * inverse, pair[1] * inverse);
             }
             transpose_quad(x);
             if (present) {
@@ -224,7 +225,7 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
         if (present && lane % 4 == 0) {
             params->lse[batch * params->lse_batch_stride + token * params->lse_token_stride +
                         head * params->lse_head_stride] =
-                sum == 0.0f ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
+                empty ? MINUS_INFINITY : (base + log2_approximate(sum)) * LN_2;
         }
     }
 }
