@@ -182,8 +182,10 @@ DEVICE struct key_source open_source(const struct few_params *params,
 }
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
-                                   int number) {
-    const int token = entry_query(&params->pass, number / GROUP_HEADS) - source->first_query;
+                                   int number, bool present) {
+    /* Of an empty query list no entry may be read. */
+    const int token =
+        present ? entry_query(&params->pass, number / GROUP_HEADS) - source->first_query : 0;
     const struct key_row row = {(u32)token * GROUP_HEADS + (u32)number % GROUP_HEADS};
     return row;
 }

@@ -159,6 +159,66 @@ static const struct suite_arguments arguments[] = {
               "q k v out grad_out dq dk dk_fp32 dk_sum dv dv_fp32 dv_sum", grad_refusals),
     {.spec = NULL}};
 
+/* ---- queries without a row ------------------------------------------------------------------- */
+
+enum { LONELY = 2, /* a query whose list is masked, in a tile that is united */ WIDTH = 3 };
+
+/* A NaN in a row of v that its neighbours read must not reach it. */
+static void lonely_query(struct workload *work, char *message, size_t size) {
+    int32_t *const lists = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_INDICES);
+    uint16_t *const v = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_V);
+    for (int i = 0; i < WIDTH; i++)
+        lists[LONELY * WIDTH + i] = -1;
+    v[0] = 0x7fc0;
+    if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "forward", message, size))
+        return;
+    const uint16_t *const out =
+        smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_OUT, 0, LONELY, 0);
+    const uint16_t *const other =
+        smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_OUT, 0, LONELY + 1, 0);
+    if (out[0] != 0)
+        snprintf(message, size, "out of a query without a row is %04x, not 0", out[0]);
+    else if ((other[0] & 0x7fff) <= 0x7f80)
+        snprintf(message, size, "a query that reads a NaN has %04x", other[0]);
+}
+
+/* With an empty query list no entry of it is read. */
+static void no_query(struct workload *work, char *message, size_t size) {
+    if (suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size) ==
+        0)
+        workload_judge(work, message, size);
+}
+
+static void run_lonely(struct suite *suite) {
+    static const char *const specs[] = {
+        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,unite=1",
+        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=64,unite=1",
+        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,deterministic=1,"
+        "passes=backward"};
+    for (int i = 0; i < COUNT(specs); i++) {
+        const int backward = i == COUNT(specs) - 1;
+        struct workload work;
+        char name[160], message[512] = "";
+        const struct smelt__problem_options options = {
+            .seed = suite->seed,
+            .tokens = 4,
+            .rows = 150,
+            .lists = SMELT__LISTS_FULL,
+            .query_list = backward ? SMELT__QUERY_LIST_EMPTY : SMELT__QUERY_LIST_NONE};
+        snprintf(name, sizeof name, "lonely: %s", specs[i]);
+        if (!suite_wants(suite, name))
+            continue;
+        if (workload_open(&work, suite, specs[i], &options, message, sizeof message) == 0) {
+            (backward ? no_query : lonely_query)(&work, message, sizeof message);
+            workload_close(&work);
+        }
+        suite_report(suite, name, message);
+    }
+}
+
+static const struct suite_group groups[] = {{"lonely", run_lonely}, {NULL, NULL}};
+
 const struct suite_operator suite_operator_sparse_gqa = {
     .matrix = matrix_case,
     .large = large,
@@ -167,4 +227,5 @@ const struct suite_operator suite_operator_sparse_gqa = {
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 1000},
-    .arguments = arguments};
+    .arguments = arguments,
+    .groups = groups};
