@@ -210,7 +210,7 @@ def indexer_scores(
         weights: [T, H], fp32 or bf16; None means that every head has the weight 1.
         indices: [T, width], int32. Slots outside 0..S-1 are masked. Or [T, G, width], a list for each of G groups of H / G
             heads, which alone are summed.
-        topk_length: [T] or [T, G], int32: the number of a list's slots that count.
+        topk_length: [T], or [T, G] beside lists of groups, int32: the number of a list's slots that count.
         limit: [T], int32: keys from it on are masked, for causal attention t + 1. None: none are.
         activation: "relu" as above, or "none": q . k[index] itself.
         block_max: Above 1, `indices` are numbers of blocks of so many keys, and a block's logit is the largest of its
@@ -249,8 +249,10 @@ def indexer_scores(
             raise ValueError(f"smelt: indices has {lists[1]} lists of {lists[0]} queries, but q is {list(q.shape)}")
         q, weights = (each.unflatten(1, (lists[1], -1)).flatten(0, 1) for each in (q, weights))
         indices = indices.flatten(0, 1)
-        topk_length = topk_length if topk_length is None else topk_length.flatten()
-        limit = limit if limit is None else limit.repeat_interleave(lists[1])
+        if topk_length is not None:
+            length = tensor(topk_length, "topk_length")
+            topk_length = length.repeat_interleave(lists[1]) if length.dim() == 1 else length.flatten()
+        limit = limit if limit is None else tensor(limit, "limit").repeat_interleave(lists[1])
     dk = type_of_dk(dk_dtype)
     if block_max > 1:
         given = (q, k, weights, indices, topk_length, limit)

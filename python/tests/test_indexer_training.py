@@ -257,6 +257,12 @@ def test_scores_of_blocks(device, backend):
     wanted = every.gather(-1, torch.where(blocks < 0, 7, blocks).long())
     assert torch.equal(got == float("-inf"), wanted == float("-inf")) and (got[0] == float("-inf")).all()
     named = wanted > float("-inf")
+    length = torch.tensor([4, 2, 3], dtype=torch.int32, device=device)  # of both groups' lists
+    shorter = smelt.indexer_scores(q, k, None, blocks, topk_length=length, **options)
+    listed = torch.arange(4, device=device) < length[:, None, None]
+    assert torch.equal(shorter, got.masked_fill(~listed, float("-inf")))
+    with pytest.raises(TypeError, match="limit"):
+        smelt.indexer_scores(q, k, None, blocks, **{**options, "limit": [0, 21, 99]})
     torch.testing.assert_close(got[named].double(), wanted[named], rtol=1e-5, atol=1e-4)
     torch.autograd.backward(got[named], grad[named])
     torch.autograd.backward(wanted[named], grad[named].double())
