@@ -163,7 +163,7 @@ static void footprint(const struct smelt__problem *problem, struct smelt__footpr
             const int64_t past = listed_keys(problem, &args, t, n, &key);
             for (; key < past; key++) {
                 smelt__touch_row(footprints, TENSOR(K), key, 0, 0);
-                smelt__touch(footprints, TENSOR(K_SCALE), key, key + 1);
+                smelt__touch(footprints, TENSOR(K_SCALE), key, 1);
             }
         }
 }
