@@ -5,13 +5,13 @@ from configurations import Check
 FILES = ("templates/indexer_dense_rows.cu", "templates/indexer_dense_windows.cu")
 
 
-def check(name, keys, options, **more):
-    return Check("dense-rows-" + name, f"indexer_dense_loss:heads=2,dqk=64,{keys}", "indexer_dense_rows", options,
-                 files=FILES, **more)
+def check(name, keys, options, kernel="", **more):
+    return Check("dense-rows-" + name, f"indexer_dense_loss:heads=2,dqk=64,{keys}", "indexer_dense_rows" + kernel,
+                 options, files=FILES, **more)
 
 
 # Together they reach every statement (coverage.py --suggest).
-COVERAGE = ("dense-rows-pairs", "dense-rows-eight", "dense-rows-blocks")
+COVERAGE = ("dense-rows-pairs", "dense-rows-eight", "dense-rows-windows", "dense-rows-blocks")
 
 CONFIGURATIONS = (
     check("pairs", "index_heads=64,index_dim=64",
@@ -25,7 +25,10 @@ CONFIGURATIONS = (
     check("deterministic", "index_heads=2,index_dim=64,deterministic=1,main.exact_groups=1",
           "--queries 19 --rows 150 --lists adversarial --weighted", schedules=1),
     check("pools", "index_heads=2,index_dim=64,granularity=4",
-          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", schedules=1),
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", ":granularity=4", schedules=1),
+    check("windows", "index_heads=2,index_dim=64,granularity=4",
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", ":pass=windows,granularity=4",
+          schedules=1),
     check("blocks", "index_heads=2,index_dim=64,block_max=8,groups=2",
-          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", schedules=2),
+          "--queries 19 --rows 150 --lists adversarial --weighted --each-loss", ":block_max=8", schedules=2),
 )
