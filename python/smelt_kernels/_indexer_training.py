@@ -17,7 +17,19 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, tensor, whole
+from ._checks import (
+    ACTIVATIONS,
+    BLOCKS,
+    Activation,
+    Backend,
+    choose,
+    integer,
+    legal_scale,
+    number,
+    shapes,
+    tensor,
+    whole,
+)
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, of_type, scored_as_kernels_read, slots_spec, type_of_dk
 from ._library import LibraryOperation
@@ -175,10 +187,7 @@ _blocks.differentiable(("q", "k", "weights"), 0, _saved_blocks, _block_gradients
 
 def _below(indices, limit, k):
     """Lists of keys without those from the limit on."""
-    if tensor(limit, "limit").dtype is not torch.int32:
-        raise TypeError(f"smelt: limit must be torch.int32, not {limit.dtype}")
-    if limit.shape != indices.shape[:1]:
-        raise ValueError(f"smelt: limit must be [{len(indices)}], not {list(limit.shape)}")
+    shapes(indices=(indices, "TW", True), limit=(tensor(limit, "limit"), "T", True))
     if limit.device != indices.device:
         raise ValueError(f"smelt: limit must be on device {tensor(k, 'k').device}, as the others are")
     return torch.where(indices < limit.unsqueeze(1), indices, -1)
