@@ -185,11 +185,12 @@ def _block_gradients(grad, options, q, k, weights, keys):
 _blocks.differentiable(("q", "k", "weights"), 0, _saved_blocks, _block_gradients)
 
 
-def _below(indices, limit, k):
+def _below(indices, limit, device):
     """Lists of keys without those from the limit on."""
     shapes(indices=(indices, "TW", True), limit=(tensor(limit, "limit"), "T", True))
     if limit.device != indices.device:
-        raise ValueError(f"smelt: limit must be on device {tensor(k, 'k').device}, as the others are")
+        name = "limit" if indices.device == device else "indices"
+        raise ValueError(f"smelt: {name} must be on device {device}, as the others are")
     return torch.where(indices < limit.unsqueeze(1), indices, -1)
 
 
@@ -268,7 +269,7 @@ def indexer_scores(
         logits = _blocks.call(*given, free_multiprocessors, activation, block_max, deterministic, dk, backend)[0]
         return logits.unflatten(0, lists) if len(lists) == 2 else logits
     if limit is not None:
-        indices = _below(indices, limit, k)
+        indices = _below(indices, limit, tensor(q, "q").device)
     given = (q, k, weights, indices, topk_length)
     logits = _logits.call(*given, free_multiprocessors, activation, deterministic, dk, backend)[0]
     return logits.unflatten(0, lists) if len(lists) == 2 else logits

@@ -222,8 +222,8 @@ def test_opcheck(device):
     for op, arguments in (
         (ops.indexer_logits, (q, k, weights, None, begin, end, None, 0, 0.0, "relu", 1, 1, 0, "smelt")),
         (ops.indexer_logits, (q, k, None, None, begin, end, seqlens[:, None], 0, 0.5, "none", 3, 1, 4, "smelt")),
-        (ops.indexer_topk, (q, k, weights, *scored, 4, "index", "relu", 1, 1, 0, 1, False, 0, 0, 1, 0, "smelt")),
-        (ops.indexer_topk, (q, k, weights, *scored[:4], begin, None, 11, *scored[7:], *pools, "smelt")),
+        (ops.indexer_topk, (q, k, weights, *scored, 4, "index", "relu", 1, 1, 0, 1, False, 0, 0, 1, 0, "fp32", "smelt")),
+        (ops.indexer_topk, (q, k, weights, *scored[:4], begin, None, 11, *scored[7:], *pools, "fp32", "smelt")),
         (ops.topk_select, (logits, begin, end, None, None, 0, 0, 4, "index", 1, 0, 1, False, "smelt")),
         (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
         (ops.quantize, (k, None, 0, "plain", 1, "smelt")),

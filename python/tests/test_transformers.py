@@ -378,8 +378,8 @@ def test_refusals(device):
         make(name, "smelt", torch.bfloat16, attention_dropout=0.5).to(device).train()(**run)
     with pytest.raises(ValueError, match="output_attentions"):
         model(**run, output_attentions=True)
-    with pytest.raises(RuntimeError, match="dim=32 is not legal"):
-        make(name, "smelt", torch.bfloat16, index_head_dim=32, qk_rope_head_dim=16).to(device)(**run)
+    with pytest.raises(RuntimeError, match="dim=48 is not legal"):
+        make(name, "smelt", torch.bfloat16, index_head_dim=48, qk_rope_head_dim=16).to(device)(**run)
     attention = model.model.layers[0].self_attn
     attention.kv_b_proj = torch.nn.Sequential(attention.kv_b_proj)
     with pytest.raises(TypeError, match="merge adapters"):
