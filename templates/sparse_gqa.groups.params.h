@@ -6,11 +6,12 @@
  * e of batch b is number b * blocks + e. List n of a query is united in row n * groups + group.
  */
 struct gqa_groups_params {
-    struct work_params work;    /* of the queries; the kernel's own is of the groups */
-    const int *members;         /* [groups, ITEM_QUERIES] query numbers, or -1 */
-    const int *counts;          /* [lists, groups] */
-    const int *keys;            /* [lists, groups, key_stride] */
-    const unsigned char *masks; /* [lists, groups, key_stride] a bit for each member that names it */
+    struct work_params work; /* of the queries; the kernel's own is of the groups */
+    const int *members;      /* [groups, ITEM_QUERIES] query numbers, or -1 */
+    const int *counts;       /* [lists, groups] */
+    const int *keys;         /* [lists, groups, key_stride] */
+    const unsigned char
+        *masks; /* [lists, groups, key_stride] a bit for each member that names it */
     int groups, key_stride;
     int blocks; /* entries of a batch */
     int unused;

@@ -22,7 +22,7 @@ struct sparse_gqa_fwd_params {
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
     float scale; /* softmax scale, natural units */
-//@if united
+                 //@if united
     struct gqa_groups_params groups;
-//@end
+    //@end
 };

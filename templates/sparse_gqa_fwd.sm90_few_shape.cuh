@@ -6,9 +6,9 @@
 
 enum {
     KEY_NUMBERS = ITEM_QUERIES > 1, /* with the masks of their readers */
-//@if ITEM_QUERIES == 1
+                                    //@if ITEM_QUERIES == 1
     NUMBERS_OFFSET = 0,
-//@end
+    //@end
     SLOT_ROWS = GRANULARITY,
     TOPK = 0x7fffffff, /* a list has no more slots than may count */
     ITEM_HEADS = ITEM_QUERIES * GROUP_HEADS,

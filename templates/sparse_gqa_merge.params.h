@@ -13,9 +13,9 @@ struct sparse_gqa_merge_params {
     long long out_batch_stride, out_token_stride, out_head_stride;
     long long lse_batch_stride, lse_token_stride, lse_head_stride;
     int first, entries; /* of the query list */
-//@if UNITES
-    const int *tiles; /* of the reverse index, or null; entries of united tiles are left out */
+                        //@if UNITES
+    const int *tiles;   /* of the reverse index, or null; entries of united tiles are left out */
     int tile_entries;
     int unused;
-//@end
+    //@end
 };

@@ -62,7 +62,7 @@ struct smelt__indexer_topk_spec {
     int pinned, expand, tail;
     int publish, publish_block, publish_pinned;
     int weights_dtype; /* of enum smelt__weights_dtype */
-    int logits; /* 1: rounded to bf16 */
+    int logits;        /* 1: rounded to bf16 */
 };
 
 struct smelt__topk_select_spec {

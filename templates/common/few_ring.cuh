@@ -185,8 +185,8 @@ DEVICE void post_request(struct ring_place *slot, const struct request *request)
 //@if united
 /* How many of the slot ring's next entries, of `most`, are rows of the same batch; it is written to
  * *batch. By a warp. */
-DEVICE int count_rows_of_batch(const struct few_params *params, const int *ring, int first, int most,
-                               int *batch) {
+DEVICE int count_rows_of_batch(const struct few_params *params, const int *ring, int first,
+                               int most, int *batch) {
     const int lane = (int)threadIdx.x % 32;
     u32 others[2];
     *batch = 0;
@@ -213,28 +213,28 @@ DEVICE void request_block(const struct few_params *params, struct flow *flow,
     //@if united
     struct key_tensor tensor = tensor_of(params, &flow->item);
     const int left = flow->entries - flow->taken;
-    const int count =
-        count_rows_of_batch(params, slot_ring(group), flow->start + flow->taken,
-                            minimum(left, BLOCK_KEYS), &tensor.batch);
+    const int count = count_rows_of_batch(params, slot_ring(group), flow->start + flow->taken,
+                                          minimum(left, BLOCK_KEYS), &tensor.batch);
     const bool last = flow->ended && left == count;
     //@else
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
     //@end
-    const struct request request = {
-        count | (last ? LAST_BLOCK : 0) | (other->item.query < 0 ? ALONE : 0) |
-            (group == 1 ? SECOND : 0),
-        //@if united
-        flow->start + flow->taken, tensor, flow->next};
-        //@else
-        flow->start + flow->taken, tensor_of(params, &flow->item), flow->next};
-        //@end
-    post_request(slot, &request);
-    flow->taken += count;
-    if (last) {
-        const struct few_item next = flow->next;
-        begin_flow(flow, flow->start + flow->entries, &next);
-    }
+    const struct request request = {count | (last ? LAST_BLOCK : 0) |
+                                        (other->item.query < 0 ? ALONE : 0) |
+                                        (group == 1 ? SECOND : 0),
+                                    //@if united
+                                    flow->start + flow->taken, tensor, flow->next};
+    //@else
+    flow->start + flow->taken, tensor_of(params, &flow->item), flow->next
+};
+//@end
+post_request(slot, &request);
+flow->taken += count;
+if (last) {
+    const struct few_item next = flow->next;
+    begin_flow(flow, flow->start + flow->entries, &next);
+}
 }
 
 /* The scanning warp: requests a block of each flow in slot. The loop over flows is unrolled, so

@@ -41,8 +41,8 @@ DEVICE const struct work_params *query_work(const struct few_params *params) {
 //@if ITEM_QUERIES > 1
 /* The query of one of an item's heads, or -1. */
 DEVICE int item_query(const struct few_params *params, const struct few_item *item, int head) {
-    return params->groups.members[(i64)item->query * ITEM_QUERIES +
-                                  minimum(head, LAST_HEAD) / GROUP_HEADS];
+    return params->groups
+        .members[(i64)item->query * ITEM_QUERIES + minimum(head, LAST_HEAD) / GROUP_HEADS];
 }
 
 /* The same, or another query of the group: a row of it takes the place of a row that there is not. */
@@ -116,8 +116,7 @@ DEVICE int query_head(const struct few_item *item, int head) {
 
 DEVICE const char *query_row(const struct few_params *params, const struct few_item *item,
                              int head) {
-    const struct few_position at =
-        position_of(query_work(params), some_query(params, item, head));
+    const struct few_position at = position_of(query_work(params), some_query(params, item, head));
     return (const char *)params->q +
            2 * (at.batch * params->q_batch_stride + at.token * params->q_token_stride +
                 query_head(item, head) * params->q_head_stride);
@@ -141,9 +140,9 @@ DEVICE struct key_tensor tensor_of(const struct few_params *params, const struct
 
 struct key_source {
     const char *keys, *values; /* this thread's 16 bytes of row 0 */
-//@if ITEM_QUERIES > 1
-    int first_row; /* of the batch */
-//@end
+                               //@if ITEM_QUERIES > 1
+    int first_row;             /* of the batch */
+    //@end
 };
 
 struct key_row {

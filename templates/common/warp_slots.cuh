@@ -21,16 +21,16 @@ enum {
 };
 
 struct warp_scan {
-    const int *row; /* the query's indices */
-//@if united
+    const int *row;             /* the query's indices */
+                                //@if united
     const unsigned char *masks; /* of the row's slots */
-    int marks[2];               /* of positions scanned + lane and scanned + 32 + lane, prefetched */
-    int limit;                  /* of query `lane`, among all batches' rows: a row below it is valid */
-//@end
-    int slots;      /* positions to scan */
-    int scanned;    /* positions scanned */
-    int rows;       /* a row below it is valid */
-    int values[2];  /* of positions scanned + lane and scanned + 32 + lane, prefetched */
+    int marks[2];  /* of positions scanned + lane and scanned + 32 + lane, prefetched */
+    int limit;     /* of query `lane`, among all batches' rows: a row below it is valid */
+                   //@end
+    int slots;     /* positions to scan */
+    int scanned;   /* positions scanned */
+    int rows;      /* a row below it is valid */
+    int values[2]; /* of positions scanned + lane and scanned + 32 + lane, prefetched */
 };
 
 DEVICE int *slot_ring(int number) {
