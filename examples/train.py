@@ -110,11 +110,6 @@ def pooled(ik):
     return ik.float().unflatten(0, (-1, POOL)).mean(1).bfloat16()
 
 
-def dense_pools(ik, end):
-    """Keys and windows of the dense loss of an indexer that scores pools: each complete pool's key for each of its rows."""
-    return pooled(ik).repeat_interleave(POOL, dim=0), end // POOL * POOL
-
-
 def pools_of(rows, values):
     """The chosen pools, from the first rows of lists [T, topk * POOL + ..], and their values [T, topk]."""
     first = rows[:, : values.shape[1] * POOL : POOL] // POOL
@@ -166,10 +161,9 @@ class Latent(Indexed):
         every = begin[:, None] + torch.arange(max(DOCUMENTS), device=end.device, dtype=torch.int32)
         every = every.masked_fill(every >= end[:, None], -1)
         out, lse = smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
-        if self.model == "glm-5.3-flash":
-            ik, end = dense_pools(ik, end)
-        given = q.detach(), kv.detach(), lse, iq, ik, weights, begin, end, self.scale
-        return out, smelt.indexer_dense_loss(*given, backend=options["backend"])
+        pool = POOL if self.model == "glm-5.3-flash" else 1
+        given = q.detach(), kv.detach(), lse, iq, pooled(ik) if pool > 1 else ik, weights, begin, end, self.scale
+        return out, smelt.indexer_dense_loss(*given, granularity=pool, backend=options["backend"])
 
     def choose(self, iq, ik, weights, begin, end, published, backend):
         """Lists of rows; the slots that the loss counts, their entries among the indexer's keys `scored`, and what the layer
@@ -248,19 +242,12 @@ class Grouped(Indexed):
         every = begin[:, None] // granularity + torch.arange(longest, device=end.device, dtype=torch.int32)
         named = {"granularity": granularity, "limit": end, **options}
         out, lse = smelt.sparse_gqa(q, k, v, every.unsqueeze(1), self.scale, return_lse=True, **named)
-        q, k, backend = q.detach(), k.detach(), options["backend"]
         if self.model == "qsa":
-            keys, last = dense_pools(ik, end)
-            given = q, k, lse, iq, keys, weights, begin, last, self.scale
-            return out, smelt.indexer_dense_loss(*given, backend=backend)
-        loss = 0.0  # of each KV head's indexer; a product without ReLU is that of q and -q with weights of either sign
-        signs = torch.tensor([1.0, -1.0], device=q.device)
-        for head in range(KV_HEADS):
-            mine = slice(head * GROUP, (head + 1) * GROUP)
-            scored = torch.stack([iq[:, head], -iq[:, head]], 1), ik, weights[:, :1] * signs
-            given = q[:, mine], k[:, head : head + 1], lse[:, mine], *scored, begin, end, self.scale
-            loss = loss + smelt.indexer_dense_loss(*given, backend=backend)
-        return out, loss
+            ik, scored = pooled(ik), {"granularity": POOL}
+        else:
+            scored = {"activation": "none", "groups": KV_HEADS, "block_max": BLOCK}
+        given = q.detach(), k.detach(), lse, iq, ik, weights, begin, end, self.scale
+        return out, smelt.indexer_dense_loss(*given, **scored, backend=options["backend"])
 
     def blocks(self, q, k, v, iq, ik, begin, end, options):
         """MiniMax-M3's: blocks for each KV head."""
