@@ -159,11 +159,11 @@ static int64_t groups_below(const struct dense_loss *made,
 
 static smelt_status find_layout(const struct dense_loss *made,
                                 const smelt_indexer_dense_loss_args *args, struct layout *layout) {
-    const int64_t group = made->indexer.main.group_queries;
-    const int64_t all = smelt__divide_up(args->tokens, group);
+    const int64_t group_queries = made->indexer.main.group_queries;
+    const int64_t all = smelt__divide_up(args->tokens, group_queries);
     int64_t most = args->workspace_limit
                        ? MOST_GROUPS
-                       : smelt__divide_up(SMELT_INDEXER_DENSE_LOSS_QUERIES, group);
+                       : smelt__divide_up(SMELT_INDEXER_DENSE_LOSS_QUERIES, group_queries);
     if (made->indexer.deterministic && most > made->indexer.main.exact_groups)
         most = made->indexer.main.exact_groups;
     if (most > all)
@@ -199,9 +199,8 @@ static smelt_status check_gradients(const smelt_indexer_dense_loss_args *args) {
     return smelt__fail(
         SMELT_ERROR_INVALID_ARGUMENT,
         "index_dq, index_dweights and one of index_dk (bf16), index_dk_fp32 (fp32) and "
-        "index_dk_sum "
-        "(fp32, added to) are given together, or none of them: index_dq is %s, index_dweights is "
-        "%s, of the forms of index_dk there are %d",
+        "index_dk_sum (fp32, added to) are given together, or none of them: index_dq is %s, "
+        "index_dweights is %s, of the forms of index_dk there are %d",
         dq ? "given" : "NULL", dweights ? "given" : "NULL", forms);
 }
 
@@ -227,7 +226,7 @@ struct chain {
     const int *begins, *ends; /* [tokens] windows of the indexer's keys */
 };
 
-/* Queries of a chunk, and the keys that their windows may have; and the group of heads. */
+/* Queries of a chunk, the keys that their windows may have, and a group of heads. */
 struct chunk {
     int64_t first, queries, keys;
     int group;
@@ -253,10 +252,9 @@ static const int *numbers_at(const smelt_const_tensor *tensor, int64_t index) {
     return (const int *)tensor->data + index;
 }
 
-/* Keys that the indexer has for a chunk. */
+/* Keys that the indexer has for a chunk: a pool that lacks a key is in no window. */
 static int64_t index_keys(const struct chain *chain, const struct chunk *chunk) {
-    return chunk->keys /
-           chain->made->shape.granularity; /* a pool that lacks a key is in no window */
+    return chunk->keys / chain->made->shape.granularity;
 }
 
 /* The first key head of a group, and the first of attention's heads. */
@@ -450,12 +448,12 @@ static smelt_indexer_bwd_args gradient_args(const struct chain *chain, int group
 }
 
 static smelt_status launch_gradients(const struct chain *chain, const struct chunk *chunk) {
-    const int64_t group = chain->made->indexer.main.group_queries;
+    const int64_t group_queries = chain->made->indexer.main.group_queries;
     const smelt_indexer_bwd_args args = gradient_args(chain, chunk->group);
     const struct smelt__indexer_bwd_call call = {&chain->made->indexer, &args,
                                                  chain->layout.indexer, chain->stream};
     const struct smelt__indexer_bwd_chunk groups = {
-        .groups = smelt__divide_up(chunk->queries, group),
+        .groups = smelt__divide_up(chunk->queries, group_queries),
         .begins = chunk->first == 0 && chunk->group == 0,
         .ends = chunk->first + chunk->queries == chain->args->tokens &&
                 chunk->group == chain->made->shape.groups - 1,
