@@ -1,10 +1,10 @@
 """A training step of MiniMax Sparse Attention in PyTorch: choice of blocks, attention, the proxy heads' loss and all
 gradients. smelt.compat.flash_msa compared with the package flash-msa.
 
-"attention" is smelt.sparse_gqa alone, forward and backward, with smelt's choice. Names of rows: h64-8192-k16, 64 heads (a
-KV head and a proxy head for each 16) of 128 columns, 8192 tokens, 16 blocks of 128 keys for each query; flash-msa takes
-multiples of 128 tokens. Checks: the difference of the results from smelt's. flash-msa's loss is 0, and where fewer than k
-blocks are before a query it reads some twice. Shown: peak memory in addition to the inputs."""
+"attention" is smelt.sparse_gqa alone, forward and backward, with smelt's choice. Names of rows: h64-8192-k16, 64 heads
+(a KV head and a proxy head for each 16) of 128 columns, 8192 tokens, 16 blocks of 128 keys for each query; flash-msa
+takes multiples of 128 tokens. Checks: the difference of the results from smelt's. flash-msa's loss is 0, and where fewer
+than k blocks are before a query it reads some twice. Shown: peak memory in addition to the inputs."""
 
 import re
 

@@ -135,8 +135,8 @@ def _blocks_spec(
     dk_dtype: torch.dtype | None,
 ) -> str:  # fmt: skip
     """The last two are the gradients'."""
-    blocks = f"granularity={block_max},block_max={block_max}"
-    return f"indexer_scores:heads={heads},dim={dim},topk={topk_for(width)},activation={activation},{blocks}{of_type(weights_type)}"
+    shape = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
+    return f"indexer_scores:{shape},granularity={block_max},block_max={block_max}{of_type(weights_type)}"
 
 
 def _block_rows(entries, size, keys, topk_length, limit):
@@ -186,7 +186,7 @@ _blocks.differentiable(("q", "k", "weights"), 0, _saved_blocks, _block_gradients
 
 
 def _below(indices, limit, device):
-    """Lists of keys without those from the limit on."""
+    """Lists of keys without those from the limit on, which the kernel has for blocks alone. `device`: of the queries."""
     shapes(indices=(indices, "TW", True), limit=(tensor(limit, "limit"), "T", True))
     if limit.device != indices.device:
         name = "limit" if indices.device == device else "indices"
