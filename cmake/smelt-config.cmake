@@ -23,8 +23,8 @@ foreach(_smelt_name smelt static)
     set_target_properties(smelt::${_smelt_name} PROPERTIES
       IMPORTED_LOCATION "${_smelt_file}"
       INTERFACE_INCLUDE_DIRECTORIES "${smelt_INCLUDE_DIR}")
-    if(_smelt_file STREQUAL _smelt_static) # it needs dlopen and threads
-      set_property(TARGET smelt::${_smelt_name} PROPERTY INTERFACE_LINK_LIBRARIES pthread ${CMAKE_DL_LIBS})
+    if(_smelt_file STREQUAL _smelt_static) # it needs zlib, dlopen and threads
+      set_property(TARGET smelt::${_smelt_name} PROPERTY INTERFACE_LINK_LIBRARIES z pthread ${CMAKE_DL_LIBS})
     endif()
   endif()
 endforeach()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import uuid
 
-LICENCES = {"jansson": "MIT", "libxxhash": "BSD-2-Clause"}
+LICENCES = {"jansson": "MIT", "libxxhash": "BSD-2-Clause", "zlib": "Zlib"}
 AT_RUN_TIME = {"libcuda": "the CUDA driver", "libnvrtc": "NVRTC, if a kernel is not in the cache"}
 
 

@@ -60,6 +60,7 @@ missing_packages() {
         have_library cmocka || echo libcmocka-dev
         have_library jansson || echo libjansson-dev
         have_library libxxhash || echo libxxhash-dev
+        have_library zlib || echo zlib1g-dev
     fi
     case $what in
     test | full | torture)

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 venv=$PWD/build/wheel-venv python=python3
 if [ -x /opt/python/cp310-cp310/bin/python ]; then # a manylinux image
     python=/opt/python/cp310-cp310/bin/python venv=$PWD/build/wheel-venv-$AUDITWHEEL_PLAT
-    dnf -q -y install jansson-devel xxhash-devel
+    dnf -q -y install jansson-devel xxhash-devel zlib-devel
     # Its user is root, the clone's owner another: git would refuse to name the commit.
     export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0=$PWD
 fi

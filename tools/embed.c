@@ -1,5 +1,5 @@
 /*
- * Build-time program: checks every template and writes them all into one C file.
+ * Build-time program: checks every template and writes them all, compressed, into one C file.
  *
  *     embed OUTPUT.c DEPFILE PATH... [-- FILE...]
  *
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "codegen/template/engine.h"
 #include "runtime/digest.h"
@@ -51,8 +52,7 @@ static char *read_file(const char *path, size_t *length) {
     return smelt__text_release(&text);
 }
 
-/* Templates must be ASCII without NUL and carriage returns, so that every byte is one `char` of a
- * string literal. */
+/* Templates must be ASCII without NUL and carriage returns. */
 static int check_bytes(const struct smelt__template *template_) {
     int line = 1;
     for (size_t i = 0; i < template_->length; i++) {
@@ -67,19 +67,27 @@ static int check_bytes(const struct smelt__template *template_) {
     return 0;
 }
 
-/* A string literal per line. '?' is escaped, since "??" may begin a trigraph. */
-static void write_text(FILE *file, const struct smelt__template *template_, int index) {
-    fprintf(file, "static const char template_%d[] =\n    \"", index);
-    for (size_t i = 0; i < template_->length; i++) {
-        const char byte = template_->text[i];
-        if (byte == '\n')
-            fprintf(file, "\\n\"\n    \"");
-        else if (byte < ' ')
-            fprintf(file, "\\%03o", (unsigned)byte);
-        else
-            fprintf(file, "%s%c", strchr("\"\\?", byte) ? "\\" : "", byte);
-    }
-    fprintf(file, "\";\n\n");
+/* All texts, each with its terminator, in zlib's format. As a string literal, which the compiler reads
+ * faster than a list of numbers. */
+static int write_texts(FILE *file, const struct smelt__template *templates, int count) {
+    struct smelt__text all = {0};
+    for (int i = 0; i < count; i++)
+        smelt__text_append(&all, templates[i].text, templates[i].length + 1);
+    uLongf size = compressBound((uLong)all.length);
+    Bytef *const packed = malloc(size);
+    const int failed = all.failed || !packed ||
+                       compress2(packed, &size, (const Bytef *)all.data, (uLong)all.length,
+                                 Z_BEST_COMPRESSION) != Z_OK;
+    if (!failed) {
+        fprintf(file, "const unsigned char smelt__templates_packed[] =");
+        for (uLongf i = 0; i < size; i++)
+            fprintf(file, "%s\\%03o", i % 24 ? "" : i ? "\"\n    \"" : "\n    \"", packed[i]);
+        fprintf(file, "\";\nconst size_t smelt__templates_packed_size = %lu;\n\n", size);
+    } else
+        fprintf(stderr, "templates: error: out of memory\n");
+    smelt__text_free(&all);
+    free(packed);
+    return failed;
 }
 
 static void write_digest(FILE *file, const unsigned char digest[SMELT__TEMPLATE_DIGEST]) {
@@ -98,12 +106,10 @@ static int write_table(const char *path, const struct smelt__template *templates
     fprintf(file, "/* Written by tools/embed.c from templates/; do not edit. */\n"
                   "#include \"codegen/template/engine.h\"\n\n"
                   "#pragma GCC diagnostic ignored \"-Woverlength-strings\"\n\n");
-    for (int i = 0; i < count; i++)
-        write_text(file, &templates[i], i);
+    int failed = write_texts(file, templates, count);
     fprintf(file, "const struct smelt__template smelt__templates[] = {\n");
     for (int i = 0; i < count; i++) {
-        fprintf(file, "    {\"%s\", template_%d, sizeof template_%d - 1,\n     ", templates[i].name,
-                i, i);
+        fprintf(file, "    {\"%s\", NULL, %zu,\n     ", templates[i].name, templates[i].length);
         write_digest(file, templates[i].digest);
         fprintf(file, "},\n");
     }
@@ -113,7 +119,7 @@ static int write_table(const char *path, const struct smelt__template *templates
             count);
     write_digest(file, engine);
     fprintf(file, ";\n");
-    int failed = ferror(file);
+    failed |= ferror(file);
     failed |= fclose(file) != 0;
     if (failed) {
         fprintf(stderr, "%s: error: cannot be written\n", path);

@@ -26,7 +26,7 @@ struct reader {
 
 static int is_built_in(const struct smelt__template *item) {
     for (int i = 0; i < smelt__template_count; i++)
-        if (item->text == smelt__templates[i].text)
+        if (item->name == smelt__templates[i].name)
             return 1;
     return 0;
 }
@@ -120,12 +120,12 @@ static smelt_status put(struct reader *reader, const char *name, char *text, siz
 }
 
 /* Host code was compiled with the built-in headers; a kernel must read the same structs. */
-static int host_differs(const char *name, const char *text, size_t length) {
-    const char *dot = strrchr(name, '.');
-    for (int i = 0; i < smelt__template_count && strcmp(dot, ".h") == 0; i++)
-        if (strcmp(smelt__templates[i].name, name) == 0)
-            return length != smelt__templates[i].length ||
-                   memcmp(text, smelt__templates[i].text, length) != 0;
+static int host_differs(const struct reader *reader, const char *name, const char *text,
+                        size_t length) {
+    const struct smelt__template *item = reader->items;
+    for (int i = 0; i < smelt__template_count && strcmp(strrchr(name, '.'), ".h") == 0; i++)
+        if (strcmp(item[i].name, name) == 0)
+            return length != item[i].length || memcmp(text, item[i].text, length) != 0;
     return 0;
 }
 
@@ -137,7 +137,7 @@ static smelt_status read_file(struct reader *reader, int folder, const char *und
     const smelt_status status = read_text(reader, folder, file, name, &text, &length);
     if (status != SMELT_OK)
         return status;
-    if (host_differs(name, text, length)) {
+    if (host_differs(reader, name, text, length)) {
         free(text);
         return refuse(reader, name,
                       "differs from the header that this library was compiled with; rebuild the "
@@ -196,6 +196,12 @@ static smelt_status check(const struct reader *reader) {
 
 smelt_status smelt__templates_read(const char *path, struct smelt__template_table **table) {
     struct reader reader = {.capacity = 2 * smelt__template_count, .path = path};
+    struct smelt__message message = {0};
+    const struct smelt__template *const built_in = smelt__templates_embedded(&message);
+    *table = NULL;
+    if (!built_in)
+        return message.out_of_memory ? out_of_memory()
+                                     : smelt__fail(SMELT_ERROR_INTERNAL, "%s", message.text);
     *table = reader.table = calloc(1, sizeof **table);
     reader.items = malloc((size_t)reader.capacity * sizeof *reader.items);
     if (!reader.table || !reader.items) {
@@ -204,7 +210,7 @@ smelt_status smelt__templates_read(const char *path, struct smelt__template_tabl
         *table = NULL;
         return out_of_memory();
     }
-    memcpy(reader.items, smelt__templates, (size_t)smelt__template_count * sizeof *reader.items);
+    memcpy(reader.items, built_in, (size_t)smelt__template_count * sizeof *reader.items);
     reader.table->items = reader.items;
     reader.table->count = smelt__template_count;
     smelt_status status = read_folder(&reader, "");

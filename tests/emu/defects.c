@@ -160,10 +160,11 @@ static int lookup(const void *user, const char *name, int *found) {
 static void emit(const struct defect *defect, struct smelt__text *out) {
     struct smelt__message message = {0};
     struct smelt__scope scope = {lookup, NULL};
+    const struct smelt__template *const embedded = smelt__templates_embedded(&message);
     struct smelt__template *all = calloc((size_t)smelt__template_count + 1, sizeof *all);
-    if (!all)
+    if (!all || !embedded)
         exit(2);
-    memcpy(all, smelt__templates, (size_t)smelt__template_count * sizeof *all);
+    memcpy(all, embedded, (size_t)smelt__template_count * sizeof *all);
     all[smelt__template_count] = (struct smelt__template){
         .name = "defect.cu", .text = defect->text, .length = strlen(defect->text)};
     smelt__text_append_string(out, "/*\n * shared memory (offset, bytes)\n"

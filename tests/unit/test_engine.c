@@ -1,4 +1,6 @@
-/* The template engine: every directive, expressions, #line, parts, and malformed templates. */
+/* The template engine: every directive, expressions, #line, parts, malformed templates, and the embedded ones. */
+
+#include <pthread.h>
 
 #include "codegen/family.h"
 #include "codegen/template/engine.h"
@@ -19,6 +21,64 @@ static int lookup(const void *user, const char *name, int *found) {
 }
 
 static const struct smelt__scope scope = {lookup, NULL};
+
+/* ---- the embedded templates ------------------------------------------------------------------- */
+
+static void *unpack(void *unused) {
+    struct smelt__message message;
+    (void)unused;
+    return (void *)smelt__templates_embedded(&message);
+}
+
+/* The first test, so that several threads need the texts at once. */
+TEST(unpacked_by_threads) {
+    enum { THREADS = 8 };
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, unpack, NULL), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *table;
+        assert_int_equal(pthread_join(threads[i], &table), 0);
+        assert_non_null(table);
+        assert_ptr_equal(table, unpack(NULL));
+    }
+    const struct smelt__template *const table = unpack(NULL);
+    for (int i = 0; i < smelt__template_count; i++) {
+        assert_string_equal(table[i].name, smelt__templates[i].name);
+        assert_int_equal(strlen(table[i].text), smelt__templates[i].length);
+    }
+}
+
+static void refuse_packed(const unsigned char *packed, size_t size) {
+    struct smelt__message message;
+    assert_null(smelt__templates_unpack(packed, size, &message));
+    assert_string_equal(message.text,
+                        "the templates in this libsmelt are damaged: install it again");
+    assert_false(message.out_of_memory);
+}
+
+TEST(damaged_texts) {
+    struct random random = random_begin("damaged texts");
+    const int size = (int)smelt__templates_packed_size;
+    unsigned char *const packed = malloc((size_t)size);
+    assert_non_null(packed);
+    memcpy(packed, smelt__templates_packed, (size_t)size);
+    for (int i = 0; i < 80; i++) {
+        const int at = i < 2 ? i : i < 6 ? size - i + 1 : random_below(&random, size);
+        for (int bit = i % 4; bit < 8; bit += 4) {
+            packed[at] ^= (unsigned char)(1U << bit);
+            refuse_packed(packed, (size_t)size);
+            packed[at] = smelt__templates_packed[at];
+        }
+    }
+    for (int i = 0; i < 20; i++)
+        refuse_packed(packed, (size_t)(i < 4   ? i
+                                       : i < 8 ? size - i + 3
+                                               : random_below(&random, size)));
+    memset(packed, 0, (size_t)size);
+    refuse_packed(packed, (size_t)size);
+    free(packed);
+}
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
@@ -415,10 +475,12 @@ TEST(wrong_parts) {
 /* ---- #line ----------------------------------------------------------------------------------- */
 
 static const struct smelt__template *find_template(const char *name, size_t length) {
+    struct smelt__message message;
+    const struct smelt__template *const all = smelt__templates_embedded(&message);
+    assert_non_null(all);
     for (int i = 0; i < smelt__template_count; i++)
-        if (strlen(smelt__templates[i].name) == length &&
-            memcmp(smelt__templates[i].name, name, length) == 0)
-            return &smelt__templates[i];
+        if (strlen(all[i].name) == length && memcmp(all[i].name, name, length) == 0)
+            return &all[i];
     return NULL;
 }
 

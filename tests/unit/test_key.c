@@ -156,6 +156,8 @@ TEST(plan_changes_key) {
 
 /* ---- templates ------------------------------------------------------------------------------- */
 
+static const struct smelt__template *templates; /* with texts; set by main */
+
 static int find(const char *name) {
     for (int i = 0; i < smelt__template_count; i++)
         if (strcmp(smelt__templates[i].name, name) == 0)
@@ -167,7 +169,7 @@ static int find(const char *name) {
 static void mark(int index, char *marks) {
     if (marks[index]++)
         return;
-    for (const char *at = smelt__templates[index].text; (at = strstr(at, "//@use "));) {
+    for (const char *at = templates[index].text; (at = strstr(at, "//@use "));) {
         char name[128];
         at += strlen("//@use ");
         assert_int_equal(sscanf(at, "%127s", name), 1);
@@ -199,7 +201,7 @@ TEST(digests) {
     char *const marks = malloc((size_t)smelt__template_count);
     assert_non_null(copy);
     assert_non_null(marks);
-    memcpy(copy, smelt__templates, (size_t)smelt__template_count * sizeof *copy);
+    memcpy(copy, templates, (size_t)smelt__template_count * sizeof *copy);
     int used = 0, others = 0;
     for (int root = 0; root < smelt__template_count; root++) {
         if (!strstr(copy[root].name, ".cu") || strstr(copy[root].name, ".cuh"))
@@ -233,7 +235,7 @@ TEST(edited_templates) {
         SMELT_OK);
     assert_int_equal(make_scratch(folder, sizeof folder), 0);
     snprintf(path, sizeof path, "%s/%s", folder, plan.template_name);
-    const char *const text = smelt__templates[find(plan.template_name)].text;
+    const char *const text = templates[find(plan.template_name)].text;
     for (int edited = 0; edited < 2; edited++) {
         char *const written = malloc(strlen(text) + 2);
         assert_non_null(written);
@@ -249,6 +251,10 @@ TEST(edited_templates) {
 }
 
 int main(int argc, char **argv) {
+    struct smelt__message message;
     golden_folder = argc > 1 ? argv[1] : "";
+    templates = smelt__templates_embedded(&message);
+    if (!templates)
+        return 1;
     return RUN_TESTS("key");
 }

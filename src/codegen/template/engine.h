@@ -25,7 +25,7 @@
 
 enum { SMELT__TEMPLATE_DIGEST = 16 /* bytes */ };
 
-/* One template. Those of the library are embedded: tools/embed.c writes the table at build time. */
+/* One template. */
 struct smelt__template {
     const char *name; /* "ptx/mma.cuh", relative to templates/ */
     const char *text; /* NUL-terminated */
@@ -34,10 +34,24 @@ struct smelt__template {
     unsigned char digest[SMELT__TEMPLATE_DIGEST];
 };
 
+/*
+ * The library's own templates, which tools/embed.c writes at build time: a table without texts
+ * (`text` is NULL), and the texts in the same order, each with its terminator, in zlib's format.
+ */
 extern const struct smelt__template smelt__templates[];
 extern const int smelt__template_count;
+extern const unsigned char smelt__templates_packed[];
+extern const size_t smelt__templates_packed_size;
 /* A hash of the source files of the template engine itself. */
 extern const unsigned char smelt__engine_digest[SMELT__TEMPLATE_DIGEST];
+
+/* The same table with texts, which the first call unpacks and the library keeps. NULL with a message if
+ * memory runs out or the packed texts are damaged. Any thread may call it. */
+const struct smelt__template *smelt__templates_embedded(struct smelt__message *message);
+
+/* The table with the texts from `packed`, for the caller to free; NULL as above. */
+struct smelt__template *smelt__templates_unpack(const unsigned char *packed, size_t packed_size,
+                                                struct smelt__message *message);
 
 /* Templates in place of the embedded ones. */
 struct smelt__template_table {

@@ -60,10 +60,6 @@ static int emit_head(const struct smelt__plan *plan, struct smelt__text *out,
     return failed || out->failed ? -1 : 0;
 }
 
-static struct smelt__template_table used_table(const struct smelt__template_table *table) {
-    return table ? *table : (struct smelt__template_table){smelt__templates, smelt__template_count};
-}
-
 static int lookup(const void *user, const char *name, int *found) {
     return smelt__plan_constant(user, name, found);
 }
@@ -71,10 +67,12 @@ static int lookup(const void *user, const char *name, int *found) {
 int smelt__source_emit(const struct smelt__plan *plan, const struct smelt__template_table *table,
                        struct smelt__text *out, struct smelt__message *message) {
     const struct smelt__scope scope = {lookup, plan};
-    if (emit_head(plan, out, message))
+    const struct smelt__template *const items =
+        table ? table->items : smelt__templates_embedded(message);
+    if (!items || emit_head(plan, out, message))
         return -1;
-    const struct smelt__template_table used = used_table(table);
-    return smelt__parts_emit(used.items, used.count, plan->template_name, &scope, out, message);
+    return smelt__parts_emit(items, table ? table->count : smelt__template_count,
+                             plan->template_name, &scope, out, message);
 }
 
 static void append_digest(const char *what, const unsigned char digest[SMELT__TEMPLATE_DIGEST],
@@ -90,7 +88,8 @@ int smelt__source_identify(const struct smelt__plan *plan,
                            struct smelt__message *message) {
     if (emit_head(plan, out, message))
         return -1;
-    const struct smelt__template_table used = used_table(table);
+    const struct smelt__template_table used =
+        table ? *table : (struct smelt__template_table){smelt__templates, smelt__template_count};
     int i = 0;
     while (i < used.count && strcmp(used.items[i].name, plan->template_name) != 0)
         i++;

@@ -104,12 +104,13 @@ static const struct smelt__template *templates(int *count) {
     *count = smelt__template_count + emu_file_count;
     if (table)
         return table;
+    const struct smelt__template *const embedded = smelt__templates_embedded(&message);
     struct smelt__template *all = calloc((size_t)*count, sizeof *all);
-    if (!all || emu_file_count > 32) {
+    if (!all || !embedded || emu_file_count > 32) {
         fprintf(stderr, "micro: no memory for %d templates\n", *count);
         return NULL;
     }
-    memcpy(all, smelt__templates, (size_t)smelt__template_count * sizeof *all);
+    memcpy(all, embedded, (size_t)smelt__template_count * sizeof *all);
     for (int i = 0; i < emu_file_count; i++) {
         struct smelt__template *one = &all[smelt__template_count + i];
         snprintf(names[i], sizeof names[i], "micro/%.40s", emu_files[i].name);
