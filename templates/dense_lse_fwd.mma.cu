@@ -1,20 +1,18 @@
 //@use common/base.cuh
-//@use common/logit.cuh
 //@use common/softmax.cuh
 //@use common/streamed_product.cuh
-//@use ptx/math.cuh
 //@use ptx/maximum.cuh
 //@use dense_lse_fwd.params.h
+//@use dense_lse_fwd.items.cuh
 /*
  * The log-sum-exp of dense attention's scores over each query's window, with mma.sync: lse[t, h] =
  * ln of the sum over the window's s of exp(scale * <q[t, h], k[s]>). Head h reads key head
  * h / GROUP_HEADS.
  *
  * Grid: one CTA per item, RESIDENT_ROWS rows: QUERY_ROWS rows (heads of a group, padded; more than
- * that in rounds) of each of ITEM_QUERIES queries; or fewer CTAs that loop over items. The last
- * queries come first: with causal windows these have the most keys. The item's rows stay in shared
- * memory, as rows of D = Q K^T (common/streamed_product.cuh), and the keys of its windows' hull are
- * the stream.
+ * that in rounds) of each of ITEM_QUERIES queries; or fewer CTAs that loop over items. The item's
+ * rows stay in shared memory, as rows of D = Q K^T (common/streamed_product.cuh), and the keys of its
+ * windows' hull are the stream.
  *
  * A lane keeps a running maximum and sum (common/softmax.cuh) of its own columns for each of its
  * rows; lanes and slabs are merged at the end.
@@ -24,54 +22,13 @@
  * Knobs: block_rows, row_tiles, slabs, stages: src/codegen/families/dense_lse.c.
  */
 
-enum {
-    GROUP_HEADS = HEADS / KV_HEADS, /* that read one key head */
-    ROUNDS = (GROUP_HEADS + QUERY_ROWS - 1) / QUERY_ROWS,
-    ITEM_QUERIES = RESIDENT_ROWS / QUERY_ROWS,
-    LANE_ROWS = ROW_TILES * 2
-};
-
-struct item {
-    int first_query, queries; /* at most ITEM_QUERIES */
-    int key_head, round;
-    int begin, end; /* the hull of the windows */
-};
+enum { LANE_ROWS = ROW_TILES * 2 };
 
 /* A lane's part of its rows: maximum in powers of two, sum relative to it; windows. */
 struct rows {
     float largest[LANE_ROWS], sums[LANE_ROWS];
     int begins[LANE_ROWS], ends[LANE_ROWS];
 };
-
-/* A query's window, clipped; empty unless begin < end. */
-DEVICE struct key_range window_of(const struct dense_lse_fwd_params *params, int query) {
-    return window_among(params->window_begin[query], params->window_end[query], 0, params->rows);
-}
-
-DEVICE void find_hull(const struct dense_lse_fwd_params *params, struct item *item) {
-    item->begin = params->rows;
-    item->end = 0;
-    for (int i = 0; i < item->queries; ++i) {
-        const struct key_range window = window_of(params, item->first_query + i);
-        if (window.begin < window.end) {
-            item->begin = minimum(item->begin, window.begin);
-            item->end = maximum(item->end, window.end);
-        }
-    }
-}
-
-/* A resident row's query within the item, and its head within the group. */
-DEVICE int row_query(int row) {
-    return row / QUERY_ROWS;
-}
-
-DEVICE int row_head(const struct item *item, int row) {
-    return item->round * QUERY_ROWS + row % QUERY_ROWS;
-}
-
-DEVICE bool is_row(const struct item *item, int row) {
-    return row_query(row) < item->queries && row_head(item, row) < GROUP_HEADS;
-}
 
 /* A lane's row number i, within the item. */
 DEVICE int lane_row(int i) {
@@ -95,16 +52,16 @@ DEVICE void copy_queries(const struct dense_lse_fwd_params *params, const struct
     }
 }
 
-/* Starts the copy of part `part` of the keys from `key` on; those past the hull become zeros. */
+/* Starts the copy of part `part` of the keys from `key` on; those from `end` on become zeros. */
 DEVICE void copy_keys(const struct dense_lse_fwd_params *params, const struct item *item, int key,
-                      int part, int stage) {
+                      int end, int part, int stage) {
     const char *const first =
         (const char *)params->k + 2 * (item->key_head * params->k_head_stride);
 #pragma unroll
     for (int i = 0; i < STREAM_ROWS / COPY_ROWS; ++i) {
         const int row = i * COPY_ROWS + (int)threadIdx.x / PART_CHUNKS;
         copy_row(stream_stage(stage), row,
-                 key + row < item->end ? first + 2 * ((key + row) * params->k_row_stride) : 0,
+                 key + row < end ? first + 2 * ((key + row) * params->k_row_stride) : 0,
                  (const char *)params->q, part);
     }
 }
@@ -124,15 +81,15 @@ DEVICE void next_part(struct cursor *cursor) {
 /* Starts the copies of the first STAGES - 1 parts, each with as much of the rows as it needs; the
  * last one with all that is left of them. */
 DEVICE void begin_copies(const struct dense_lse_fwd_params *params, const struct item *item,
-                         struct cursor *copied) {
+                         struct cursor *copied, int end) {
 #pragma unroll 1
     for (int i = 0; i < STAGES - 1; ++i) {
-        const int end = i == STAGES - 2 ? PARTS : minimum(i + 1, PARTS);
-        for (int part = i; part < end; ++part) {
+        const int last = i == STAGES - 2 ? PARTS : minimum(i + 1, PARTS);
+        for (int part = i; part < last; ++part) {
             copy_queries(params, item, part);
         }
-        if (copied->key < item->end) {
-            copy_keys(params, item, copied->key, copied->part, i);
+        if (copied->key < end) {
+            copy_keys(params, item, copied->key, end, copied->part, i);
             next_part(copied);
         }
         cp_async_commit();
@@ -145,20 +102,12 @@ DEVICE void begin_rows(const struct dense_lse_fwd_params *params, const struct i
                        struct rows *rows) {
 #pragma unroll
     for (int i = 0; i < LANE_ROWS; ++i) {
-        const int query = row_query(lane_row(i));
-        const struct key_range none = {0, 0};
-        const struct key_range window =
-            query < item->queries ? window_of(params, item->first_query + query) : none;
+        const struct key_range window = window_of(params, item, row_query(lane_row(i)));
         rows->largest[i] = MINUS_INFINITY;
         rows->sums[i] = 0.0f;
         rows->begins[i] = window.begin;
         rows->ends[i] = window.end;
     }
-}
-
-/* The sum relative to another maximum, at least its own; 0 for nothing. */
-DEVICE float rescaled(float sum, float largest, float onto) {
-    return largest == MINUS_INFINITY ? 0.0f : sum * exp2_approximate(largest - onto);
 }
 
 /* Adds a tile's scores, whose first key is `key`, of one of the lane's rows. */
@@ -184,24 +133,12 @@ DEVICE void add_scores(struct rows *rows, int i, const float (*d)[4], float scal
     rows->sums[i] = sum;
 }
 
-/* Merges another maximum and sum into a row's. */
-DEVICE void merge(float *largest, float *sum, float other_largest, float other_sum) {
-    const float both = fmaxf(*largest, other_largest);
-    *sum = rescaled(*sum, *largest, both) + rescaled(other_sum, other_largest, both);
-    *largest = both;
-}
-
 /* Merges the lanes of each quad, and writes a slab's maxima and sums to MERGED. */
 DEVICE void merge_lanes(struct rows *rows) {
     float2 *const merged = (float2 *)(arena + MERGED_OFFSET);
 #pragma unroll
     for (int i = 0; i < LANE_ROWS; ++i) {
-#pragma unroll
-        for (int step = 1; step < 4; step *= 2) {
-            const float largest = __shfl_xor_sync((u32)ALL_LANES, rows->largest[i], step);
-            const float sum = __shfl_xor_sync((u32)ALL_LANES, rows->sums[i], step);
-            merge(&rows->largest[i], &rows->sums[i], largest, sum);
-        }
+        merge_quad(&rows->largest[i], &rows->sums[i]);
         if (threadIdx.x % 4 == 0) {
             const float2 both = {rows->largest[i], rows->sums[i]};
             merged[lane_row(i) * SLABS + warp_slab()] = both;
@@ -218,33 +155,28 @@ DEVICE void store_rows(const struct dense_lse_fwd_params *params, const struct i
             const float2 part = merged[row * SLABS + slab];
             merge(&largest, &sum, part.x, part.y);
         }
-        if (is_row(item, row)) {
-            params->lse[(item->first_query + row_query(row)) * params->lse_token_stride +
-                        (item->key_head * GROUP_HEADS + row_head(item, row)) *
-                            params->lse_head_stride] =
-                largest == MINUS_INFINITY ? MINUS_INFINITY
-                                          : LN_2 * (largest + log2_approximate(sum));
-        }
+        store_row(params, item, row, largest, sum);
     }
 }
 
 /* ---- the item -------------------------------------------------------------------------------- */
 
 /* By the whole block. */
-DEVICE void compute_item(const struct dense_lse_fwd_params *params, const struct item *item) {
+DEVICE void compute_item(const struct dense_lse_fwd_params *params, const struct item *item,
+                         const struct key_range *hull) {
     float d[ROW_TILES][SLAB_TILES][4];
     struct rows rows;
-    struct cursor used = {item->begin, 0}, copied = used;
+    struct cursor used = {hull->begin, 0}, copied = used;
     int stage = 0, free_stage = STAGES - 1;
-    if (used.key < item->end) {
-        begin_copies(params, item, &copied);
+    if (used.key < hull->end) {
+        begin_copies(params, item, &copied, hull->end);
     }
     begin_rows(params, item, &rows);
 #pragma unroll 1
-    while (used.key < item->end) {
+    while (used.key < hull->end) {
         wait_for_part();
-        if (copied.key < item->end) {
-            copy_keys(params, item, copied.key, copied.part, free_stage);
+        if (copied.key < hull->end) {
+            copy_keys(params, item, copied.key, hull->end, copied.part, free_stage);
             next_part(&copied);
         }
         cp_async_commit();
@@ -269,20 +201,12 @@ DEVICE void compute_item(const struct dense_lse_fwd_params *params, const struct
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct dense_lse_fwd_params params) {
-    const i64 blocks = (params.tokens - 1) / ITEM_QUERIES + 1;
-    const i64 items = blocks * (KV_HEADS * ROUNDS);
+    const i64 items = count_items(&params);
 #pragma unroll 1
     for (i64 number = blockIdx.x; number < items; number += gridDim.x) {
-        const int block = (int)(blocks - 1 - number / (KV_HEADS * ROUNDS));
-        const int part = (int)(number % (KV_HEADS * ROUNDS));
-        struct item item = {block * ITEM_QUERIES,
-                            minimum(params.tokens - block * ITEM_QUERIES, ITEM_QUERIES),
-                            part / ROUNDS,
-                            part % ROUNDS,
-                            0,
-                            0};
-        find_hull(&params, &item);
-        compute_item(&params, &item);
+        const struct item item = find_item(&params, number);
+        const struct key_range hull = find_hull(&params, &item);
+        compute_item(&params, &item, &hull);
         __syncthreads(); /* copies, stages and MERGED are free */
     }
 }

@@ -1,39 +1,11 @@
 //@use common/base.cuh
 //@use common/ring.cuh
 //@use common/softmax.cuh
-//@use common/warp_arrival.cuh
-//@use ptx/mbarrier.cuh
-//@use ptx/shared.cuh
-//@use ptx/tensor.cuh
+//@use common/streamed_wgmma.cuh
 //@use dense_scores_fwd.items.cuh
 //@use dense_scores_fwd.params.h
 //@use dense_scores_fwd.sm90_shared.cuh
 /* The producer's warp of dense_scores_fwd.sm90.cu. */
-
-DEVICE void await_stage(const struct ring_place *stage) {
-    mbarrier_wait(barrier_at(EMPTY + stage->index), stage->parity ^ 1);
-}
-
-DEVICE void pass_stage(struct ring_place *stage) {
-    arrive_warp(barrier_at(FULL + stage->index), 1);
-    ring_advance(stage, STAGES);
-}
-
-/* Copies an item's keys, a part a stage. */
-DEVICE void load_keys(const struct dense_scores_fwd_params *params, const struct item *item,
-                      struct ring_place *stage) {
-    for (int part = 0; part < PARTS; ++part) {
-        await_stage(stage);
-        if (threadIdx.x % 32 == 0) {
-            const u32 full = barrier_at(FULL + stage->index);
-            step_at(stage->index)->flags = 0;
-            mbarrier_expect(full, KEYS_BYTES);
-            tensor_load_4d(shared_address(stage_at(stage->index)), &params->k_map, full,
-                           part * TILE_COLUMNS, 0, item->key_head, item->first_key);
-        }
-        pass_stage(stage);
-    }
-}
 
 /* Describes a round of a tile in its last part's stage. What is subtracted from scores is a power of
  * two, infinite for columns without a head. */
@@ -69,21 +41,19 @@ DEVICE void load_tile(const struct dense_scores_fwd_params *params, const struct
         if (part == PARTS - 1) {
             write_step(params, item, tile, round, flags, stage->index);
         }
-        if (threadIdx.x % 32 == 0) {
-            const u32 full = barrier_at(FULL + stage->index);
-            mbarrier_expect(full, QUERIES_BYTES);
-            tensor_load_4d(shared_address(stage_at(stage->index)), &params->q_map, full,
-                           part * TILE_COLUMNS, round * QUERY_ROWS, item->key_head,
-                           item->first_query + tile * TILE_QUERIES);
-        }
-        pass_stage(stage);
+        copy_part(&params->q_map, part, COLUMN_BYTES, round * QUERY_ROWS, item->key_head,
+                  item->first_query + tile * TILE_QUERIES, stage);
     }
 }
 
 /* Copies an item's keys and `tiles` of one key head. */
 DEVICE void load_item(const struct dense_scores_fwd_params *params, const struct item *item,
                       u32 tiles, struct ring_place *stage) {
-    load_keys(params, item, stage);
+    await_stage(stage);
+    if (threadIdx.x % 32 == 0) {
+        step_at(stage->index)->flags = 0; /* keys follow */
+    }
+    copy_parts(&params->k_map, RESIDENT_BYTES, 0, item->key_head, item->first_key, stage);
     while (tiles) {
         const int tile = __ffs((int)tiles) - 1;
         tiles &= tiles - 1;

@@ -15,7 +15,7 @@
  *
  * Spec: dense_lse:heads=64,dqk=576; keys:
  *   heads     H: 1..128 and multiples of 64 above, up to 1024
- *   dqk       a multiple of 16, 64..576
+ *   dqk       a multiple of 16, 16..1024
  *   kv_heads  KV: a divisor of H (default 1)
  * In addition, knobs override the plan, "stages=3"; `smelt list` prints them.
  */

@@ -42,7 +42,7 @@
  *
  * Spec: indexer_dense_loss:heads=64,dqk=576,index_heads=64,index_dim=128; keys:
  *   heads          H: 1..128 and multiples of 64 above, up to 1024
- *   dqk            a multiple of 16, 64..576
+ *   dqk            a multiple of 16, 16..1024
  *   kv_heads       KV: a divisor of H (default 1)
  *   index_heads    HI: 1..128
  *   index_dim      DI: 32, 64 or 128

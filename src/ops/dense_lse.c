@@ -2,10 +2,15 @@
 #include "smelt/dense_lse.h"
 
 #include "codegen/families/dense_scores_fwd.h"
-#include "dense_lse_fwd.params.h"
 #include "ops/call.h"
 #include "ops/dense_lse_table.h"
+#include "ops/dense_maps.h"
 #include "ops/divide.h"
+
+/* clang-format off */
+#include "common/tensor_map.h"
+#include "dense_lse_fwd.params.h"
+/* clang-format on */
 
 static struct dense_lse_fwd_params pack(const smelt_dense_lse_args *args) {
     return (struct dense_lse_fwd_params){
@@ -20,6 +25,30 @@ static struct dense_lse_fwd_params pack(const smelt_dense_lse_args *args) {
     };
 }
 
+static smelt_status make_maps(const struct smelt__call *call,
+                              const struct smelt__dense_lse_launch *shape,
+                              struct dense_lse_fwd_params *params) {
+    const smelt_dense_lse_args *args = call->args;
+    const struct smelt__spec *spec = &call->op->spec;
+    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
+    const struct smelt__dense_operands operands = {
+        .q = args->q,
+        .k = args->k,
+        .tokens = args->tokens,
+        .rows = args->rows,
+        .kv_heads = kv_heads,
+        .group = (int)smelt__spec_get(spec, "heads") / kv_heads,
+        .dqk = (int)smelt__spec_get(spec, "dqk"),
+        .box_queries = shape->item_queries,
+        .box_heads = shape->query_rows,
+        .box_keys = shape->box_keys,
+    };
+    const smelt_status status = smelt__dense_maps_check(&operands, "variant=mma");
+    return status == SMELT_OK ? smelt__dense_maps_make(call->op->context, &operands, 0,
+                                                       &params->q_map, &params->k_map)
+                              : status;
+}
+
 static smelt_status launch(struct smelt__call *call) {
     const smelt_dense_lse_args *args = call->args;
     const struct smelt__kernel *kernel = call->op->kernels[0];
@@ -30,7 +59,11 @@ static smelt_status launch(struct smelt__call *call) {
     status = smelt__call_check(call, 0, NULL, 0);
     if (status != SMELT_OK)
         return status;
-    const struct dense_lse_fwd_params params = pack(args);
+    struct dense_lse_fwd_params params = pack(args);
+    if (shape->tensor_maps && args->rows > 0)
+        status = make_maps(call, shape, &params);
+    if (status != SMELT_OK)
+        return status;
     const int64_t items = smelt__divide_up(args->tokens, shape->item_queries) * shape->query_items;
     return smelt__call_launch(call, kernel, items, args->free_multiprocessors, &params);
 }

@@ -16,12 +16,12 @@
 #include "indexer_dense_windows.params.h"
 #include "indexer_loss_sum.params.h"
 #include "ops/call.h"
+#include "ops/dense_maps.h"
 #include "ops/divide.h"
 #include "ops/indexer_bwd_launch.h"
 #include "ops/indexer_dense_loss_table.h"
 #include "ops/indexer_logits_launch.h"
 #include "runtime/log.h"
-#include "runtime/tensor_map.h"
 
 /* clang-format off */
 #include "common/tensor_map.h"
@@ -29,8 +29,7 @@
 /* clang-format on */
 
 enum {
-    ELEMENT = 2, /* bytes */
-    MAP_COLUMNS = 64,
+    ELEMENT = 2,          /* bytes */
     LIST_STEP = 64,       /* lists are padded to whole blocks of it */
     MOST_GROUPS = 1 << 20 /* of a chunk */
 };
@@ -303,46 +302,30 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
     return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->stream);
 }
 
-/* The map of attention's q or k as [tokens, key heads, `group` heads, dqk] in boxes of MAP_COLUMNS
- * columns. */
-static smelt_status make_map(const struct chain *chain, const void *data, const int64_t *strides,
-                             int64_t tokens, int group, int box_tokens, int box_heads,
-                             struct tensor_map *map) {
-    const struct shape *shape = &chain->made->shape;
-    const int64_t extents[] = {group, shape->kv_heads, tokens};
-    const int64_t steps[] = {strides[1], group * strides[1], strides[0]};
-    const int boxes[] = {box_heads, 1, box_tokens};
-    struct smelt__tensor_box box = {
-        .data = data,
-        .element = SMELT__MAP_BF16,
-        .swizzle = SMELT__MAP_SWIZZLE_128,
-        .dimensions = 4,
-        .extents = {(uint64_t)shape->dqk},
-        .box = {MAP_COLUMNS},
-        .entered = 1,
+/* Attention's operands, from these rows and heads on, in the boxes of its kernel. */
+static struct smelt__dense_operands operands_of(const struct dense_loss *made,
+                                                const smelt_indexer_dense_loss_args *args,
+                                                const void *q, const void *k, int64_t tokens,
+                                                int64_t rows) {
+    return (struct smelt__dense_operands){
+        .q = {q, {args->q.strides[0], args->q.strides[1]}},
+        .k = {k, {args->k.strides[0], args->k.strides[1]}},
+        .tokens = tokens,
+        .rows = rows,
+        .kv_heads = made->shape.kv_heads,
+        .group = made->shape.heads / made->shape.kv_heads,
+        .dqk = (int)made->shape.dqk,
+        .box_queries = made->scores.tile_queries,
+        .box_heads = made->scores.query_rows,
+        .box_keys = made->scores.block_keys,
     };
-    for (int i = 0; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? steps[i] : SMELT__ROW_BYTES / ELEMENT;
-        box.extents[i + 1] = (uint64_t)extents[i];
-        box.strides[i + 1] = (uint64_t)(stride * ELEMENT);
-        box.box[i + 1] = (uint32_t)boxes[i];
-    }
-    return smelt__tensor_map_make(chain->made->op.context, &box, map);
-}
-
-static int group_heads(const struct dense_loss *made) {
-    return made->shape.heads / made->shape.kv_heads;
 }
 
 static smelt_status make_maps(const struct chain *chain, struct dense_scores_fwd_params *params) {
-    const smelt_indexer_dense_loss_args *args = chain->args;
-    const struct smelt__dense_scores_launch *shape = &chain->made->scores;
-    const smelt_status status =
-        make_map(chain, params->q, args->q.strides, params->tokens, group_heads(chain->made),
-                 shape->tile_queries, shape->query_rows, &params->q_map);
-    return status == SMELT_OK ? make_map(chain, params->k, args->k.strides, params->rows, 1,
-                                         shape->block_keys, 1, &params->k_map)
-                              : status;
+    const struct smelt__dense_operands operands =
+        operands_of(chain->made, chain->args, params->q, params->k, params->tokens, params->rows);
+    return smelt__dense_maps_make(chain->made->op.context, &operands, 1, &params->q_map,
+                                  &params->k_map);
 }
 
 static smelt_status launch_scores(const struct chain *chain, const struct chunk *chunk) {
@@ -536,22 +519,6 @@ static smelt_status launch_chunks(const struct chain *chain) {
                : status;
 }
 
-static smelt_status check_scores_maps(const struct dense_loss *made,
-                                      const smelt_indexer_dense_loss_args *args) {
-    const size_t group = (size_t)group_heads(made); /* whose step is one of a map's */
-    static const char knob[] = "scores.variant=mma";
-    smelt_status status = SMELT_OK;
-    if (args->tokens > 1)
-        status = smelt__check_map_stride("q", 0, args->q.strides[0], ELEMENT, knob);
-    if (status == SMELT_OK && made->shape.heads > 1)
-        status = smelt__check_map_stride("q", 1, args->q.strides[1], ELEMENT * group, knob);
-    if (status == SMELT_OK && args->rows > 1)
-        status = smelt__check_map_stride("k", 0, args->k.strides[0], ELEMENT, knob);
-    return status == SMELT_OK && made->shape.kv_heads > 1
-               ? smelt__check_map_stride("k", 1, args->k.strides[1], ELEMENT, knob)
-               : status;
-}
-
 /* What the kernels' tensor maps refuse, before anything is launched. */
 static smelt_status check_maps(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
@@ -562,8 +529,11 @@ static smelt_status check_maps(const struct chain *chain) {
                                               .q = args->index_q,
                                               .k = args->index_k};
     smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
-    if (status == SMELT_OK && chain->made->scores.tensor_maps)
-        status = check_scores_maps(chain->made, args);
+    if (status == SMELT_OK && chain->made->scores.tensor_maps) {
+        const struct smelt__dense_operands operands =
+            operands_of(chain->made, args, args->q.data, args->k.data, args->tokens, args->rows);
+        status = smelt__dense_maps_check(&operands, "scores.variant=mma");
+    }
     return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
                                                        : status;
 }

@@ -5,9 +5,10 @@
 
 /* Heads that fill no tile, more than a tile has, several key heads; widths with a short last part. */
 static int odd_shape(int number, char *spec, size_t size) {
-    static const char *const shapes[] = {"heads=1,dqk=64",
+    static const char *const shapes[] = {"heads=1,dqk=16",
                                          "heads=5,dqk=80",
                                          "heads=128,dqk=576",
+                                         "heads=5,dqk=1024",
                                          "heads=192,dqk=96",
                                          "heads=64,dqk=128,kv_heads=4",
                                          "heads=24,dqk=256,kv_heads=2",
@@ -23,6 +24,8 @@ static int odd_shape(int number, char *spec, size_t size) {
 static const char *const operators[] = {
     "dense_lse:heads=16,dqk=128,block_rows=32,slabs=1,stages=2",
     "dense_lse:heads=16,dqk=64,block_rows=64,slabs=2,stages=6",
+    "dense_lse:heads=64,dqk=576,variant=mma",
+    "dense_lse:heads=8,dqk=576,variant=sm90,slabs=1,stages=2,racecheck=1",
     NULL,
 };
 

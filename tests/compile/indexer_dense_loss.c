@@ -5,9 +5,9 @@
 
 /* Heads that fill no tile, more than a tile has, several key heads; widths with a short last part. */
 static int odd_shape(int number, char *spec, size_t size) {
-    static const char *const shapes[] = {"heads=1,dqk=64",
+    static const char *const shapes[] = {"heads=1,dqk=16",
                                          "heads=5,dqk=80",
-                                         "heads=128,dqk=576",
+                                         "heads=128,dqk=1024",
                                          "heads=192,dqk=96",
                                          "heads=64,dqk=128,kv_heads=4",
                                          "heads=24,dqk=256,kv_heads=2",

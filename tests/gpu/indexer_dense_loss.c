@@ -16,7 +16,7 @@ static const char *const shapes[] = {
     "heads=16,dqk=192,index_heads=128,index_dim=64,weights_dtype=bf16",
     "heads=48,dqk=256,index_heads=8,index_dim=64,scores.variant=sm90,scores.slabs=1,scores.stages="
     "3",
-    "heads=192,dqk=96,index_heads=16,index_dim=64,scores.item_tiles=1",
+    "heads=192,dqk=592,index_heads=16,index_dim=64,scores.item_tiles=1",
     "heads=12,dqk=64,kv_heads=12,index_heads=5,index_dim=128,main.exact_groups=1,deterministic=1",
     "heads=64,dqk=512,index_heads=32,index_dim=128,granularity=4",
     "heads=64,dqk=128,kv_heads=4,index_heads=4,index_dim=128,groups=4,block_max=128,activation="

@@ -5,28 +5,50 @@
 static const struct smelt__key kernel_keys[] = {
     SMELT__DENSE_SHAPE,
     {SMELT__KNOB("block_rows", "rows of queries that stay in shared memory"),
-     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED},
-    SMELT__STREAMED_KNOBS,
+     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},
+    SMELT__DENSE_KNOBS,
 };
+
+/* What follows from the rows of an item. */
+static struct smelt__dense_lse_launch *add_items(const struct smelt__spec *spec, int rows,
+                                                 struct smelt__plan *plan) {
+    struct smelt__dense_lse_launch *const launch = (void *)plan->launch;
+    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
+    const int group = (int)smelt__spec_get(spec, "heads") / kv_heads;
+    launch->query_rows = smelt__dense_rows(group, 1, rows);
+    launch->item_queries = rows / launch->query_rows;
+    launch->query_items = (group + launch->query_rows - 1) / launch->query_rows * kv_heads;
+    smelt__plan_add(plan, "QUERY_ROWS", launch->query_rows, SMELT__DERIVED,
+                    "rows of a query: heads that read a key head, padded");
+    plan->item = "rows";
+    return launch;
+}
 
 static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
-    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
-    const int group = (int)smelt__spec_get(spec, "heads") / kv_heads;
     struct smelt__streamed_shape shape;
     plan->variant = "mma";
     plan->template_name = "dense_lse_fwd.mma.cu";
     smelt__dense_name(spec, "dense_lse", plan);
     if (smelt__streamed_plan(spec, arch, "block_rows", &shape, plan, message))
         return -1;
-    struct smelt__dense_lse_launch *const launch = (void *)plan->launch;
-    const int query_rows = smelt__dense_rows(group, 1, shape.resident_rows);
-    const struct smelt__plan_row rows = {"QUERY_ROWS", NULL, query_rows,
-                                         "rows of a query: heads that read a key head, padded"};
-    smelt__plan_add_rows(plan, spec, &rows, 1);
-    launch->item_queries = shape.resident_rows / query_rows;
-    launch->query_items = (group + query_rows - 1) / query_rows * kv_heads;
-    plan->item = "rows";
+    add_items(spec, shape.resident_rows, plan);
+    return 0;
+}
+
+/* Two warpgroups have 64 rows each. */
+static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    enum { SLAB_ROWS = 64 };
+    struct smelt__streamed_shape shape;
+    plan->variant = "sm90";
+    plan->template_name = "dense_lse_fwd.sm90.cu";
+    smelt__dense_name(spec, "dense_lse", plan);
+    if (smelt__dense_sm90_plan(spec, arch, 0, 0, &shape, plan, message))
+        return -1;
+    struct smelt__dense_lse_launch *const launch = add_items(spec, shape.resident_rows, plan);
+    launch->tensor_maps = 1;
+    launch->box_keys = shape.slabs * SLAB_ROWS;
     return 0;
 }
 
@@ -35,7 +57,7 @@ static const struct smelt__kernel_family dense_lse_fwd = {
                .summary = "the log-sum-exp of dense attention's scores over windows",
                SMELT__KEYS(kernel_keys),
                .check = smelt__dense_check},
-    SMELT__VARIANTS({"mma", plan_mma}),
+    SMELT__VARIANTS({"sm90", plan_sm90}, {"mma", plan_mma}),
 };
 
 static const struct smelt__key keys[] = {SMELT__DENSE_SHAPE};

@@ -1,6 +1,7 @@
 /*
  * The kernel family dense_scores_fwd: attention's probabilities over windows, and the plan of the
- * streamed product (templates/common/streamed_product.cuh), which dense_lse_fwd has, too.
+ * streamed products (templates/common/streamed_product.cuh, streamed_wgmma.cuh), which dense_lse_fwd
+ * has, too.
  *
  * The rule, without wgmma. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
  * reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block stay in
@@ -16,18 +17,18 @@
 
 enum {
     WARP = 32,         /* threads */
-    TILE = 16,         /* rows of an mma tile */
     SLAB_ROWS = 64,    /* of the stream, of a warp */
     PART_COLUMNS = 64, /* of both operands at a time */
     OTHER_REGISTERS = 40,
-    ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
-    LEAST_ROWS = 8,   /* columns of an mma tile */
-    WARPGROUP = 128,  /* threads */
-    WARPGROUPS = 2,   /* of variant sm90 */
-    WARPGROUP_KEYS = 64,
-    LEAST_STAGES = 2, /* likewise */
+    ALIGNMENT = 1024,    /* bytes; the swizzle repeats every 1024 */
+    LEAST_ROWS = 8,      /* columns of an mma tile */
+    WARPGROUP = 128,     /* threads */
+    WARPGROUPS = 2,      /* of variant sm90 */
+    WARPGROUP_ROWS = 64, /* that stay in its registers */
+    LEAST_STAGES = 2,    /* likewise */
     MOST_STAGES = 14,
     MOST_SM90_SLABS = 2,
+    MOST_SM90_PARTS = 9,
     UNNAMED = -1,
     LEAST_QUERY_ELEMENTS = 1024, /* rows times columns; with fewer, mma is faster */
     WIDE_PARTS = 8,              /* with more, consumers need the most registers */
@@ -35,7 +36,8 @@ enum {
     WIDE_PRODUCER_REGISTERS = 24,
     CONSUMER_REGISTERS = 232,
     PRODUCER_REGISTERS = 40,
-    STEP_BYTES = 32, /* of struct step */
+    STEP_BYTES = 32,  /* of struct step */
+    OFFSET_BYTES = 4, /* of what is subtracted from a column's scores */
     BARRIER_BYTES = 8,
     ITEM_ROWS = 512 /* of queries in an item */
 };
@@ -49,25 +51,16 @@ static const struct smelt__streamed_shape shapes[] = {
 
 static const struct smelt__key keys[] = {
     SMELT__DENSE_SHAPE,
-    {SMELT__VARIANT_KNOB},
     {SMELT__KNOB("block_keys", "keys that stay in shared memory"), SMELT__AUTO_ONE_OF(32, 64, 128),
      SMELT__TUNED, .variants = "mma"},
-    {SMELT__KNOB("row_tiles", "m16 tiles of a warp"), SMELT__AUTO_ONE_OF(2, 4), SMELT__TUNED,
-     .variants = "mma"},
-    {SMELT__KNOB("slabs", "of 64 rows that a tile of the stream has"), SMELT__AUTO_ONE_OF(1, 2, 4),
-     SMELT__TUNED},
-    {SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"), SMELT__AUTO_RANGE(2, 14),
-     SMELT__TUNED_AT(2, 3, 4)},
+    SMELT__DENSE_KNOBS,
     {SMELT__KNOB("item_tiles", "tiles of queries of an item"), SMELT__AUTO_RANGE(1, 32),
      SMELT__TUNED_AT(1, 2, 4, 8)},
-    {SMELT__RACECHECK_KNOB},
 };
 
 int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *message) {
-    const int64_t heads = smelt__spec_get(spec, "heads"), dqk = smelt__spec_get(spec, "dqk");
+    const int64_t heads = smelt__spec_get(spec, "heads");
     const int64_t kv_heads = smelt__spec_get(spec, "kv_heads");
-    if (dqk % TILE != 0)
-        return smelt__refuse_value(spec, "dqk", message);
     if (heads % kv_heads == 0)
         return 0;
     smelt__message_set(message,
@@ -174,6 +167,78 @@ int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arc
     return 0;
 }
 
+/* ---- the product with wgmma ------------------------------------------------------------------ */
+
+static int sm90_stage_bytes(const struct smelt__streamed_shape *shape) {
+    const int rows = shape->slabs * SLAB_ROWS;
+    return (rows > shape->resident_rows ? rows : shape->resident_rows) * PART_COLUMNS * 2;
+}
+
+static int add_sm90_regions(const struct smelt__streamed_shape *shape, int column_bytes,
+                            int step_bytes, struct smelt__plan *plan) {
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "STREAM_OFFSET", shape->stages * sm90_stage_bytes(shape),
+                           ALIGNMENT, "stages: parts of the resident rows or of the stream");
+    if (column_bytes > 0)
+        smelt__plan_add_region(plan, "OFFSETS_OFFSET",
+                               shape->stages * shape->slabs * SLAB_ROWS * column_bytes, 16,
+                               "stages: what is subtracted from a tile's scores");
+    if (step_bytes > 0)
+        smelt__plan_add_region(plan, "STEPS_OFFSET", shape->stages * step_bytes, 16,
+                               "stages: what they hold");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * shape->stages * BARRIER_BYTES, 8,
+                           "mbarriers");
+    return plan->shared_bytes;
+}
+
+static int refuse_sm90(const struct smelt__spec *spec, const char *reason,
+                       struct smelt__message *message) {
+    smelt__message_set(message, "%s: variant=sm90 has registers for %s", spec->schema->name,
+                       reason);
+    return -1;
+}
+
+int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           int column_bytes, int step_bytes, struct smelt__streamed_shape *shape,
+                           struct smelt__plan *plan, struct smelt__message *message) {
+    const int asked = smelt__spec_knob(spec, "stages", 0), wide = parts_of(spec) > WIDE_PARTS;
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    *shape = (struct smelt__streamed_shape){WARPGROUP_ROWS * WARPGROUPS, 1,
+                                            smelt__spec_knob(spec, "slabs", MOST_SM90_SLABS),
+                                            asked ? asked : MOST_STAGES};
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
+        return -1;
+    if (parts_of(spec) > MOST_SM90_PARTS)
+        return refuse_sm90(spec, "a dqk of up to 576", message);
+    if (shape->slabs > MOST_SM90_SLABS)
+        return refuse_sm90(spec, "slabs=1 or 2", message);
+    while (!asked && shape->stages > LEAST_STAGES &&
+           add_sm90_regions(shape, column_bytes, step_bytes, plan) >
+               smelt__shared_of_block(arch, 1))
+        shape->stages--;
+    if (!smelt__limits_hold(arch, (WARPGROUPS + 1) * WARPGROUP, 1,
+                            add_sm90_regions(shape, column_bytes, step_bytes, plan), 0, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs", "",
+                              message);
+        return -1;
+    }
+    const struct smelt__plan_row constants[] = {
+        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
+        {"STAGES", "stages", shape->stages, "parts of resident rows or of the stream in flight"},
+        {"STAGE_BYTES", NULL, sm90_stage_bytes(shape), "of such a part"},
+        {"CONSUMERS", NULL, WARPGROUPS, "warpgroups that compute"},
+        {"CONSUMER_REGISTERS", NULL, wide ? WIDE_CONSUMER_REGISTERS : CONSUMER_REGISTERS,
+         "of a thread that computes"},
+        {"PRODUCER_REGISTERS", NULL, wide ? WIDE_PRODUCER_REGISTERS : PRODUCER_REGISTERS,
+         "of a thread that copies"},
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+    };
+    add_dense(spec, (WARPGROUPS + 1) * WARPGROUP, plan);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    return 0;
+}
+
 void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct smelt__plan *plan) {
     const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
     char several[16] = "";
@@ -185,11 +250,6 @@ void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct 
 }
 
 /* ---- dense_scores_fwd ------------------------------------------------------------------------ */
-
-static int sm90_stage_bytes(const struct smelt__streamed_shape *shape) {
-    const int rows = shape->slabs * SLAB_ROWS;
-    return (rows > shape->resident_rows ? rows : shape->resident_rows) * PART_COLUMNS * 2;
-}
 
 /* Rows of a query: heads that read a key head, padded. */
 static int query_rows_of(const struct smelt__spec *spec) {
@@ -230,68 +290,22 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
     return 0;
 }
 
-/* The regions of variant sm90. */
-static int add_sm90_regions(const struct smelt__streamed_shape *shape, struct smelt__plan *plan) {
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "STREAM_OFFSET", shape->stages * sm90_stage_bytes(shape),
-                           ALIGNMENT, "stages: parts of keys or of queries");
-    smelt__plan_add_region(plan, "OFFSETS_OFFSET", shape->stages * shape->slabs * SLAB_ROWS * 4, 16,
-                           "stages: what is subtracted from a tile's scores");
-    smelt__plan_add_region(plan, "STEPS_OFFSET", shape->stages * STEP_BYTES, 16,
-                           "stages: what they hold");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * shape->stages * BARRIER_BYTES, 8,
-                           "mbarriers");
-    return plan->shared_bytes;
-}
-
-/* Two warpgroups have 64 keys each, in registers; all of shared memory is stages. */
+/* Two warpgroups have 64 keys each. */
 static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
-    const int asked = smelt__spec_knob(spec, "stages", 0), wide = parts_of(spec) > WIDE_PARTS;
-    struct smelt__streamed_shape shape = {WARPGROUP_KEYS * WARPGROUPS, 1,
-                                          smelt__spec_knob(spec, "slabs", 2),
-                                          asked ? asked : MOST_STAGES};
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
+    struct smelt__streamed_shape shape;
+    plan->variant = "sm90";
+    plan->template_name = "dense_scores_fwd.sm90.cu";
+    smelt__dense_name(spec, "dense_scores", plan);
     if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED &&
         query_rows_of(spec) * (int)smelt__spec_get(spec, "dqk") < LEAST_QUERY_ELEMENTS) {
         smelt__message_set(message, "%s: variant=mma is faster with few heads of few columns",
                            spec->schema->name);
         return -1;
     }
-    if (shape.slabs > MOST_SM90_SLABS) {
-        smelt__message_set(message, "%s: variant=sm90 has registers for slabs=1 or 2, not %d",
-                           spec->schema->name, shape.slabs);
+    if (smelt__dense_sm90_plan(spec, arch, OFFSET_BYTES, STEP_BYTES, &shape, plan, message))
         return -1;
-    }
-    while (!asked && shape.stages > LEAST_STAGES &&
-           add_sm90_regions(&shape, plan) > smelt__shared_of_block(arch, 1))
-        shape.stages--;
-    if (!smelt__limits_hold(arch, (WARPGROUPS + 1) * WARPGROUP, 1, add_sm90_regions(&shape, plan),
-                            0, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs", "",
-                              message);
-        return -1;
-    }
-    const struct smelt__plan_row constants[] = {
-        {"SLABS", "slabs", shape.slabs, "of 64 rows of a tile of queries"},
-        {"STAGES", "stages", shape.stages, "parts of keys or queries in flight"},
-        {"STAGE_BYTES", NULL, sm90_stage_bytes(&shape), "of a part of keys or queries"},
-        {"CONSUMERS", NULL, WARPGROUPS, "warpgroups that compute"},
-        {"CONSUMER_REGISTERS", NULL, wide ? WIDE_CONSUMER_REGISTERS : CONSUMER_REGISTERS,
-         "of a thread that computes"},
-        {"PRODUCER_REGISTERS", NULL, wide ? WIDE_PRODUCER_REGISTERS : PRODUCER_REGISTERS,
-         "of a thread that copies"},
-        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
-         "1: every lane of a warp arrives at barriers"},
-    };
-    plan->variant = "sm90";
-    plan->template_name = "dense_scores_fwd.sm90.cu";
-    smelt__dense_name(spec, "dense_scores", plan);
-    add_dense(spec, (WARPGROUPS + 1) * WARPGROUP, plan);
     add_items(spec, &shape, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     ((struct smelt__dense_scores_launch *)(void *)plan->launch)->tensor_maps = 1;
     return 0;
 }

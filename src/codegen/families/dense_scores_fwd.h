@@ -12,21 +12,22 @@ extern const struct smelt__kernel_family smelt__dense_scores_fwd;
 /* Rows of tables of keys: dense attention's shape. */
 #define SMELT__DENSE_SHAPE                                                                         \
     {SMELT__SPARSE_ATTN_HEADS},                                                                    \
-        {SMELT__REQUIRED("dqk", "width of a query and of a key"),                                  \
-         SMELT__SOME_OF("multiples of 16, 64..576", 64, 576)},                                     \
-    {                                                                                              \
+        {SMELT__REQUIRED("dqk", "width of a query and of a key"), SMELT__ATTN_WIDTHS}, {           \
         SMELT__OPTIONAL("kv_heads", "key heads, each read by heads / kv_heads query heads"),       \
             SMELT__SOME_OF("divisors of heads", 1, SMELT__SPARSE_ATTN_MAX_HEADS),                  \
             .default_value = 1                                                                     \
     }
 /* Rows of the kernels' knobs. */
-#define SMELT__STREAMED_KNOBS                                                                      \
-    {SMELT__KNOB("row_tiles", "m16 tiles of a warp"), SMELT__AUTO_ONE_OF(2, 4), SMELT__TUNED},     \
+#define SMELT__DENSE_KNOBS                                                                         \
+    {SMELT__VARIANT_KNOB},                                                                         \
+        {SMELT__KNOB("row_tiles", "m16 tiles of a warp"), SMELT__AUTO_ONE_OF(2, 4), SMELT__TUNED,  \
+         .variants = "mma"},                                                                       \
         {SMELT__KNOB("slabs", "of 64 rows that a tile of the stream has"),                         \
          SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED},                                               \
+        {SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"),                     \
+         SMELT__AUTO_RANGE(2, 14), SMELT__TUNED_AT(2, 3, 4)},                                      \
     {                                                                                              \
-        SMELT__KNOB("stages", "parts of 64 columns of the stream in flight"),                      \
-            SMELT__AUTO_RANGE(2, 6), SMELT__TUNED_AT(2, 3, 4)                                      \
+        SMELT__RACECHECK_KNOB                                                                      \
     }
 
 /* Checks what their ranges cannot express. 0, or -1 with a message. */
@@ -44,11 +45,17 @@ static inline int smelt__streamed_warps(const struct smelt__streamed_shape *shap
     return shape->resident_rows / (16 * shape->row_tiles) * shape->slabs;
 }
 
-/* Chooses a shape, with the knobs of SMELT__STREAMED_KNOBS and the one that is named `rows`, and adds
+/* Chooses a shape, with the knobs of SMELT__DENSE_KNOBS and the one that is named `rows`, and adds
  * its constants, regions and threads, and HEADS, KV_HEADS and DQK. 0, or -1 with a message. */
 int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
                          const char *rows, struct smelt__streamed_shape *shape,
                          struct smelt__plan *plan, struct smelt__message *message);
+
+/* The same of common/streamed_wgmma.cuh, for variant sm90, with further regions. Each stage has
+ * `column_bytes` for a column of D, and `step_bytes`. */
+int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                           int column_bytes, int step_bytes, struct smelt__streamed_shape *shape,
+                           struct smelt__plan *plan, struct smelt__message *message);
 
 /* What the host reads of a plan of dense_scores_fwd: queries and keys of an item of the grid; and of
  * the boxes of tensor maps, if the kernel has them. */
@@ -63,9 +70,10 @@ smelt__dense_scores_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* The same of dense_lse_fwd: queries of an item, and items that the same queries have. */
+/* The same of dense_lse_fwd: queries of an item, items that the same queries have; boxes. */
 struct smelt__dense_lse_launch {
     int item_queries, query_items;
+    int tensor_maps, query_rows, box_keys;
 };
 
 static inline const struct smelt__dense_lse_launch *

@@ -2,7 +2,8 @@
 
 from configurations import Check
 
-FILES = ("templates/dense_lse_fwd.mma.cu", "templates/common/streamed_product.cuh")
+FILES = ("templates/dense_lse_fwd.mma.cu", "templates/dense_lse_fwd.items.cuh",
+         "templates/common/streamed_product.cuh")
 
 
 def check(name, keys, options, **more):

@@ -3,7 +3,8 @@
 from configurations import Check
 
 FILES = ("templates/dense_scores_fwd.sm90.cu", "templates/dense_scores_fwd.sm90_copies.cuh",
-         "templates/dense_scores_fwd.sm90_shared.cuh", "templates/dense_scores_fwd.items.cuh")
+         "templates/dense_scores_fwd.sm90_shared.cuh", "templates/dense_scores_fwd.items.cuh",
+         "templates/common/streamed_wgmma.cuh")
 INDEXER = ",index_heads=2,index_dim=64"
 
 

@@ -1,0 +1,67 @@
+/* See dense_maps.h. */
+#include "ops/dense_maps.h"
+
+#include "runtime/tensor_map.h"
+
+enum {
+    ELEMENT = 2, /* bytes */
+    MAP_COLUMNS = 64
+};
+
+smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operands,
+                                     const char *knob) {
+    const size_t step = ELEMENT * (size_t)operands->group; /* of heads, one of a map's */
+    const struct {
+        const char *name;
+        int number;
+        int64_t count, stride;
+        size_t element;
+    } strides[] = {
+        {"q", 0, operands->tokens, operands->q.strides[0], ELEMENT},
+        {"q", 1, (int64_t)operands->kv_heads * operands->group, operands->q.strides[1], step},
+        {"k", 0, operands->rows, operands->k.strides[0], ELEMENT},
+        {"k", 1, operands->kv_heads, operands->k.strides[1], ELEMENT},
+    };
+    smelt_status status = SMELT_OK;
+    for (size_t i = 0; i < sizeof strides / sizeof *strides && status == SMELT_OK; i++)
+        if (strides[i].count > 1)
+            status = smelt__check_map_stride(strides[i].name, strides[i].number, strides[i].stride,
+                                             strides[i].element, knob);
+    return status;
+}
+
+/* As [rows, key heads, `group` heads, dqk]. */
+static smelt_status make(const smelt_context *context, const struct smelt__dense_operands *operands,
+                         const smelt_const_tensor *tensor, int group, const int *boxes,
+                         int64_t rows, int entered, struct tensor_map *map) {
+    const int64_t extents[] = {group, operands->kv_heads, rows};
+    const int64_t steps[] = {tensor->strides[1], group * tensor->strides[1], tensor->strides[0]};
+    struct smelt__tensor_box box = {
+        .data = tensor->data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 4,
+        .extents = {(unsigned)operands->dqk},
+        .box = {MAP_COLUMNS},
+        .entered = entered,
+    };
+    for (int i = 0; i < 3; i++) {
+        const int64_t stride = extents[i] > 1 ? steps[i] : SMELT__ROW_BYTES / ELEMENT;
+        box.extents[i + 1] = (uint64_t)extents[i];
+        box.strides[i + 1] = (uint64_t)(stride * ELEMENT);
+        box.box[i + 1] = (uint32_t)boxes[i];
+    }
+    return smelt__tensor_map_make(context, &box, map);
+}
+
+smelt_status smelt__dense_maps_make(const smelt_context *context,
+                                    const struct smelt__dense_operands *operands, int entered,
+                                    struct tensor_map *q_map, struct tensor_map *k_map) {
+    const int q_boxes[] = {operands->box_heads, 1, operands->box_queries};
+    const int k_boxes[] = {1, 1, operands->box_keys};
+    const smelt_status status = make(context, operands, &operands->q, operands->group, q_boxes,
+                                     operands->tokens, entered, q_map);
+    return status == SMELT_OK
+               ? make(context, operands, &operands->k, 1, k_boxes, operands->rows, entered, k_map)
+               : status;
+}
