@@ -1,11 +1,35 @@
-/* Every comparison rejects errors just above its bars and accepts errors just below: see
- * compared.h. */
+/*
+ * What every comparison accepts and refuses: see compared.h.
+ *
+ *     test_comparisons FOLDER [OPERATOR] [--renew]
+ *
+ * For each pass of the operators (of OPERATOR only) the program writes correct results into the outputs, which
+ * must pass. Then it changes them in two ways.
+ *
+ * Errors: an element, a piece or a whole output is multiplied by 1 + e. For each metric the program finds
+ * the largest e that passes and the smallest that fails because of this metric.
+ *
+ * Wrong numbers: elements of each output and kind of expected value (0, -inf, inf, nan, -1, n: any other
+ * number) are replaced by NaN, infinities, the adjacent numbers, others of the output and so on.
+ *
+ * The file FOLDER/OPERATOR.txt records, after the specs and problems:
+ *
+ *     rule NAME                  how often it was checked in the correct results
+ *     bar METRIC                 its bar, for each spec and problem
+ *     error METRIC of a SHAPE    the smallest e that fails, likewise; - where another metric or rule fails first
+ *     sum METRIC                 for metrics of integers: the sum of its finite values with all wrong numbers
+ *     OUTPUT KIND REASON COUNT   how many fail for this reason, and which; REASON pass: that are accepted
+ *
+ * The test fails if this differs from what is recorded, if no error and no wrong number makes a metric or rule fail,
+ * and if an output has neither. --renew records what was found: read its diff.
+ */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,15 +38,21 @@
 
 #include "compared.h"
 #include "harness/random.h"
-#include "tables.h"
+
+enum {
+    MOST_BENCHES = MOST_SPECS * MOST_PROBLEMS,
+    MOST_OUTCOMES = 256,
+    SAMPLES = 3,
+    SAMPLES_OF_INTEGERS = 10
+};
 
 static smelt_context *context;
-static uint64_t seed;
+static const char *folder, *only;
+static int renew;
+static uint64_t seed; /* of `variations` */
 
 static int open_context(void **state) {
     (void)state;
-    if (compared_registry)
-        smelt__harness_operators = compared_registry;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.kind = SMELT_CONTEXT_DEVICE;
     options.cache_disable = 1;
@@ -35,77 +65,426 @@ static int close_context(void **state) {
     return 0;
 }
 
-/* ---- going over the tables ------------------------------------------------------------------- */
+/* ---- what was found -------------------------------------------------------------------------- */
 
-static const struct compared *table_of(const struct smelt__harness_operator *op) {
-    for (int i = 0; compared_operators[i]; i++)
-        if (strcmp(compared_operators[i]->name, op->name) == 0)
-            return compared_operators[i];
-    fail_msg("no table says what the outputs of %s are held to: tests/reference/compared",
-             op->name);
+enum shape { ELEMENT, PIECE, ALL, SHAPES };
+static const char *const shape_names[] = {"an element", "a piece", "an output"};
+
+static struct found {
+    int benches;
+    struct found_rule {
+        const char *name;
+        int64_t applied;
+        int refused;
+    } rules[SMELT__MOST_RULES];
+    int rule_count;
+    struct found_metric {
+        const char *name;
+        double bars[MOST_BENCHES], errors[SHAPES][MOST_BENCHES], sum;
+        int refused, of_integers;
+    } metrics[SMELT__MOST_METRICS];
+    int metric_count;
+    struct outcome {
+        const char *output, *kind, *reason;
+        unsigned plants;
+        int count;
+    } outcomes[MOST_OUTCOMES];
+    int outcome_count;
+} found;
+
+static struct found_rule *rule_named(const char *name) {
+    for (int i = 0; i < found.rule_count; i++)
+        if (strcmp(found.rules[i].name, name) == 0)
+            return &found.rules[i];
     return NULL;
 }
 
-static void each_bench(const struct compared_pass *about, void (*each)(struct bench *)) {
-    for (int i = 0; about->specs[i]; i++)
-        for (int k = 0; k < about->problem_count; k++) {
-            struct smelt__problem_options options = about->problems[k];
-            struct bench bench;
-            options.seed += seed;
-            bench_open(&bench, context, about, about->specs[i], &options);
-            bench.seed = seed + (uint64_t)(16 * i + k);
-            each(&bench);
-            bench_close(&bench);
+static struct found_metric *metric_named(const char *name) {
+    for (int i = 0; i < found.metric_count; i++)
+        if (strcmp(found.metrics[i].name, name) == 0)
+            return &found.metrics[i];
+    return NULL;
+}
+
+/* Of correct results. */
+static void note_result(const struct smelt__check_result *result) {
+    for (int i = 0; i < result->rule_count; i++) {
+        const char *name = result->rules[i].rule->name;
+        struct found_rule *rule = rule_named(name);
+        if (!rule)
+            *(rule = &found.rules[found.rule_count++]) = (struct found_rule){.name = name};
+        rule->applied += result->rules[i].applied;
+    }
+    for (int i = 0; i < result->metric_count; i++) {
+        const char *name = result->metrics[i].metric->name;
+        if (result->metrics[i].bar < 0)
+            continue;
+        struct found_metric *metric = metric_named(name);
+        if (!metric) {
+            *(metric = &found.metrics[found.metric_count++]) = (struct found_metric){.name = name};
+            for (int n = 0; n < MOST_BENCHES; n++) {
+                metric->bars[n] = (double)NAN;
+                for (int shape = 0; shape < SHAPES; shape++)
+                    metric->errors[shape][n] = (double)NAN;
+            }
         }
-}
-
-/* Random problems may not cover all metrics and rules, so more are tried until they do. Returns the
- * name of a metric or rule that was not covered, or NULL. */
-static const char *until_complete(const struct compared_pass *about, void (*each)(struct bench *),
-                                  const char *(*missing)(const struct compared_pass *about)) {
-    enum { ROUNDS = 16 };
-    const uint64_t first = seed;
-    for (int round = 0; round < ROUNDS && (round == 0 || missing(about)); round++) {
-        seed = first + 1000 * (uint64_t)round + (uint64_t)round % 2; /* alternately odd and even */
-        each_bench(about, each);
-    }
-    seed = first;
-    return missing(about);
-}
-
-static void each_pass(void (*each)(const struct smelt__harness_operator *op,
-                                   const struct compared_pass *about)) {
-    for (int i = 0; smelt__harness_operators[i]; i++) {
-        const struct compared *table = table_of(smelt__harness_operators[i]);
-        for (int k = 0; k < table->pass_count; k++)
-            each(smelt__harness_operators[i], &table->passes[k]);
+        metric->bars[found.benches] = result->metrics[i].bar;
     }
 }
 
-static const struct compared_metric *metric_of(const struct compared_pass *about,
-                                               const char *name) {
-    for (const struct compared_metric *one = about->metrics; one && one->name; one++)
-        if (strcmp(one->name, name) == 0)
-            return one;
-    return NULL;
+/* ---- wrong numbers --------------------------------------------------------------------------- */
+
+enum plant {
+    A_NAN,
+    AN_INF,
+    A_MINUS_INF,
+    LOWEST,
+    NEGATIVE,
+    MINUS_0,
+    UP,
+    DOWN,
+    OTHER, /* another element's number */
+    SWAP,  /* with the next element */
+    MINUS_1,
+    LARGE,
+    SHIFT, /* all from here on increased by 1; by 2 */
+    SHIFT_2,
+    GAP, /* a number that the list lacks instead, in order: the 1st, 4th, 9th and 16th one */
+    GAP_4,
+    GAP_9,
+    GAP_16,
+    PLANTS
+};
+static const char *const plant_names[PLANTS] = {
+    "nan",  "inf", "-inf",  "lowest", "negative", "-0",   "up",   "down", "other",
+    "swap", "-1",  "large", "shift",  "shift2",   "gap1", "gap4", "gap9", "gap16"};
+
+static enum smelt__element type_of(const struct bench *bench, int tensor) {
+    return bench->pass.tensors->rows[tensor].element;
 }
 
-/* The number of the metric with that name in the result for correct outputs. */
-static int judged(const struct smelt__check_result *result, const char *name) {
+static int is_float(const struct bench *bench, int tensor) {
+    return type_of(bench, tensor) == SMELT__BF16 || type_of(bench, tensor) == SMELT__FP32;
+}
+
+static const char *kind_of(const struct bench *bench, int tensor, int64_t element) {
+    const double expected = bench->expected[tensor][element];
+    return isnan(expected)                            ? "nan"
+           : isinf(expected)                          ? (expected > 0 ? "inf" : "-inf")
+           : expected == 0 && is_float(bench, tensor) ? "0"
+           : expected == -1 && type_of(bench, tensor) == SMELT__INT32 ? "-1"
+                                                                      : "n";
+}
+
+/* Moves an element to the adjacent number of its type, towards either infinity. */
+static void step(const struct bench *bench, int tensor, int64_t element, int up) {
+    unsigned char *at = bench_at(bench, tensor, element);
+    const enum smelt__element type = type_of(bench, tensor);
+    const int bits = type == SMELT__BF16 ? 16 : 32;
+    uint32_t number = 0;
+    if (type == SMELT__E4M3) {
+        *at = (unsigned char)(*at + (up ? 1 : 255));
+        return;
+    }
+    if (type == SMELT__INT32) {
+        bench_set(bench, tensor, element, bench_get(bench, tensor, element) + (up ? 1 : -1));
+        return;
+    }
+    memcpy(&number, at, (size_t)bits / 8); /* little-endian */
+    const uint32_t sign = UINT32_C(1) << (bits - 1);
+    if ((number & ~sign) == 0)
+        number = (up ? 0 : sign) | 1;
+    else
+        number += (number & sign ? !up : up) ? 1U : UINT32_MAX;
+    memcpy(at, &number, (size_t)bits / 8);
+}
+
+static int is_for(const struct bench *bench, int tensor, enum plant plant) {
+    if (plant >= UP && plant <= SWAP)
+        return 1;
+    return plant < UP ? is_float(bench, tensor) : type_of(bench, tensor) == SMELT__INT32;
+}
+
+static int is_in(const struct bench *bench, const struct piece *piece, int64_t number) {
+    for (int64_t i = piece->first; i < piece->first + piece->count; i++)
+        if (bench->expected[piece->tensor][i] == (double)number)
+            return 1;
+    return 0;
+}
+
+/* Takes an element out of a list and inserts gap number `which` of the numbers from the list's least one on,
+ * at the same place or, in an ascending list, where it belongs. */
+static void set_gap(const struct bench *bench, const struct piece *piece, int64_t element,
+                    int which) {
+    const double *const list = bench->expected[piece->tensor];
+    int64_t begin = piece->first, end = piece->first, number;
+    int ascending = 1;
+    if (list[element] < 0)
+        return;
+    for (; end < piece->first + piece->count && list[end] >= 0; end++)
+        ascending = ascending && (end == begin || list[end] > list[end - 1]);
+    number = (int64_t)list[begin];
+    for (int64_t i = begin; i < end; i++)
+        number = list[i] < (double)number ? (int64_t)list[i] : number;
+    for (; which > 0 && number < INT32_MAX; number++)
+        which -= is_in(bench, piece, number) ? 0 : 1;
+    number--;
+    for (; ascending && element + 1 < end && list[element + 1] < (double)number; element++)
+        bench_set(bench, piece->tensor, element, list[element + 1]);
+    for (; ascending && element > begin && list[element - 1] > (double)number; element--)
+        bench_set(bench, piece->tensor, element, list[element - 1]);
+    bench_set(bench, piece->tensor, element, (double)number);
+}
+
+static void set_plant(const struct bench *bench, const struct piece *piece, int64_t element,
+                      enum plant plant) {
+    static const double numbers[] = {(double)NAN,      INFINITY, -INFINITY,
+                                     -(double)FLT_MAX, -1e-38,   -0.0};
+    const int tensor = piece->tensor;
+    const int64_t end = piece->first + piece->count,
+                  elements = (int64_t)bench->problem.buffers[tensor].elements;
+    const double before = bench_get(bench, tensor, element);
+    int64_t other = element;
+    switch (plant) {
+    case UP:
+    case DOWN:
+        step(bench, tensor, element, plant == UP);
+        return;
+    case OTHER: /* the next computed element of another value */
+        for (int64_t i = 1; i < elements && (other = (element + i) % elements, 1); i++)
+            if (bench->piece_of[tensor][other] >= 0 && bench_get(bench, tensor, other) != before)
+                break;
+        bench_set(bench, tensor, element, bench_get(bench, tensor, other));
+        return;
+    case SWAP:
+        if (element + 1 == end)
+            return;
+        bench_set(bench, tensor, element, bench_get(bench, tensor, element + 1));
+        bench_set(bench, tensor, element + 1, before);
+        return;
+    case SHIFT:
+    case SHIFT_2:
+        for (int64_t i = element; i < end && bench_get(bench, tensor, i) >= 0; i++)
+            bench_set(bench, tensor, i, bench_get(bench, tensor, i) + (plant == SHIFT ? 1 : 2));
+        return;
+    case GAP:
+    case GAP_4:
+    case GAP_9:
+    case GAP_16:
+        set_gap(bench, piece, element, ((int)plant - GAP + 1) * ((int)plant - GAP + 1));
+        return;
+    default:
+        bench_set(bench, tensor, element,
+                  plant == MINUS_1 ? -1
+                  : plant == LARGE ? INT32_MAX
+                                   : numbers[plant]);
+    }
+}
+
+static int is_changed(const struct bench *bench, int tensor) {
+    const struct smelt__device_buffer *buffer = &bench->placed.buffers[tensor];
+    return memcmp(buffer->host, bench->right[tensor], buffer->front + buffer->bytes) != 0;
+}
+
+static void note_outcome(const struct bench *bench, int tensor, const char *kind, enum plant plant,
+                         const char *reason) {
+    const char *output = bench->pass.tensors->rows[tensor].name;
+    int i = 0;
+    for (; i < found.outcome_count; i++)
+        if (strcmp(found.outcomes[i].output, output) == 0 &&
+            strcmp(found.outcomes[i].kind, kind) == 0 &&
+            strcmp(found.outcomes[i].reason, reason) == 0)
+            break;
+    assert_in_range(i, 0, MOST_OUTCOMES - 1);
+    if (i == found.outcome_count)
+        found.outcomes[found.outcome_count++] = (struct outcome){output, kind, reason, 0, 0};
+    found.outcomes[i].plants |= 1U << plant;
+    found.outcomes[i].count++;
+}
+
+/* A refusal by a rule, or by a metric that is a maximum, names the unit. */
+static void expect_unit_named(const struct bench *bench, const struct piece *piece) {
+    const struct smelt__check_result *result = &bench->result;
+    char unit[128];
+    snprintf(unit, sizeof unit, "%s %lld ", bench->comparisons[piece->comparison].unit,
+             (long long)piece->unit);
     for (int i = 0; i < result->metric_count; i++)
-        if (result->metrics[i].bar >= 0 && strcmp(result->metrics[i].metric->name, name) == 0)
-            return i;
-    return -1;
+        if (strcmp(result->metrics[i].metric->name, result->culprit) == 0 &&
+            result->metrics[i].metric->gathering == SMELT__OVERALL)
+            return;
+    if ((rule_named(result->culprit) || metric_named(result->culprit)) &&
+        strncmp(result->message, unit, strlen(unit)) != 0)
+        fail_msg("%s: '%s' does not name %s", bench->spec_text, result->message, unit);
 }
 
-/* ---- what is declared ------------------------------------------------------------------------ */
-
-static const char *tensor_name(const struct smelt__harness_pass *pass, unsigned outputs) {
-    for (int i = 0; i < pass->tensors->count; i++)
-        if (outputs & SMELT__OF(i))
-            return pass->tensors->rows[i].name;
-    return "";
+static void try_plant(struct bench *bench, const struct piece *piece, int64_t element,
+                      enum plant plant) {
+    const char *const kind = kind_of(bench, piece->tensor, element);
+    if (!is_for(bench, piece->tensor, plant))
+        return;
+    set_plant(bench, piece, element, plant);
+    if (is_changed(bench, piece->tensor)) {
+        const struct smelt__check_result *result = bench_compare_unit(bench, piece);
+        note_outcome(bench, piece->tensor, kind, plant, result->culprit ? result->culprit : "pass");
+        if (result->culprit)
+            expect_unit_named(bench, piece);
+        for (int i = 0; i < result->metric_count; i++) {
+            struct found_metric *metric = metric_named(result->metrics[i].metric->name);
+            if (!metric || !isfinite(result->metrics[i].value))
+                continue;
+            metric->sum += result->metrics[i].value;
+            metric->of_integers |=
+                (result->metrics[i].metric->outputs & SMELT__OF(piece->tensor)) &&
+                !is_float(bench, piece->tensor);
+        }
+        for (int i = 0; result->culprit && i < found.rule_count; i++)
+            found.rules[i].refused += strcmp(found.rules[i].name, result->culprit) == 0;
+        for (int i = 0; result->culprit && i < found.metric_count; i++)
+            found.metrics[i].refused += strcmp(found.metrics[i].name, result->culprit) == 0;
+    }
+    bench_restore(bench);
 }
+
+/* Elements of each kind: the first, the last, and random ones. */
+static void plant_in(struct bench *bench, int tensor) {
+    static const char *const kinds[] = {"n", "0", "-1", "-inf", "inf", "nan"};
+    struct smelt__random random = smelt__random_at(1, 1, (uint64_t)tensor);
+    const int64_t elements = (int64_t)bench->problem.buffers[tensor].elements;
+    const int samples = is_float(bench, tensor) ? SAMPLES : SAMPLES_OF_INTEGERS;
+    for (int k = 0; k < 6; k++) {
+        int64_t *const all = malloc((size_t)(elements + 1) * sizeof *all), count = 0;
+        assert_non_null(all);
+        for (int64_t i = 0; i < elements; i++)
+            if (bench->piece_of[tensor][i] >= 0 && strcmp(kind_of(bench, tensor, i), kinds[k]) == 0)
+                all[count++] = i;
+        for (int i = 0; i < samples && i < count; i++) {
+            const int64_t element = all[i == 0   ? 0
+                                        : i == 1 ? count - 1
+                                                 : smelt__random_below(&random, count)];
+            for (int plant = 0; plant < PLANTS; plant++)
+                try_plant(bench, &bench->pieces[bench->piece_of[tensor][element]], element,
+                          (enum plant)plant);
+        }
+        free(all);
+    }
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+static int64_t largest_of(const struct bench *bench, const struct piece *piece) {
+    int64_t largest = -1;
+    double size = 0;
+    for (int64_t i = piece->first; i < piece->first + piece->count; i++) {
+        const double expected = fabs(bench->expected[piece->tensor][i]);
+        if (isfinite(expected) && expected > size)
+            size = expected, largest = i;
+    }
+    return largest;
+}
+
+/* Whether a rule forbids any error in the piece, or it has no number to change. */
+static int is_exact(struct bench *bench, struct piece *piece) {
+    const int64_t element = largest_of(bench, piece);
+    if (piece->exact < 0 && element >= 0) {
+        step(bench, piece->tensor, element, 1);
+        const struct smelt__check_result *result = bench_compare_unit(bench, piece);
+        piece->exact = result->culprit && rule_named(result->culprit);
+        bench_restore(bench);
+    }
+    return element < 0 || piece->exact;
+}
+
+static void enlarge(const struct bench *bench, const struct piece *piece, int64_t element,
+                    double error) {
+    for (int64_t i = piece->first; i < piece->first + piece->count; i++)
+        if ((element < 0 || i == element) && isfinite(bench->expected[piece->tensor][i]))
+            bench_set(bench, piece->tensor, i, bench->expected[piece->tensor][i] * (1 + error));
+}
+
+/* Whether the metric is above its bar with this error. */
+static int exceeds(struct bench *bench, int metric, enum shape shape, struct piece *piece,
+                   double error) {
+    bench_restore(bench);
+    for (int i = 0; shape == ALL && i < bench->piece_count; i++)
+        if ((bench->result.metrics[metric].metric->outputs & SMELT__OF(bench->pieces[i].tensor)) &&
+            !bench->pieces[i].exact)
+            enlarge(bench, &bench->pieces[i], -1, error);
+    if (shape != ALL)
+        enlarge(bench, piece, shape == ELEMENT ? largest_of(bench, piece) : -1, error);
+    const struct smelt__metric_result *result =
+        &(shape == ALL ? bench_compare(bench) : bench_compare_unit(bench, piece))->metrics[metric];
+    return !(result->value <= result->bar);
+}
+
+/* The smallest error that fails, if it does so because of this metric; else NaN. */
+static double find_error(struct bench *bench, int metric, enum shape shape, struct piece *piece) {
+    double low = 0, high = 1e-7;
+    for (; !exceeds(bench, metric, shape, piece, high); high *= 8) {
+        if (high > 64)
+            return (double)NAN;
+        low = high;
+    }
+    while (high - low > 0.002 * high) {
+        const double middle = low > 0 ? sqrt(low * high) : high / 8;
+        if (exceeds(bench, metric, shape, piece, middle))
+            high = middle;
+        else
+            low = middle;
+        if (high < 1e-12)
+            return (double)NAN;
+    }
+    exceeds(bench, metric, shape, piece, low);
+    if (bench->result.culprit)
+        return (double)NAN;
+    exceeds(bench, metric, shape, piece, high);
+    if (strcmp(bench->result.culprit, bench->result.metrics[metric].metric->name) != 0)
+        return (double)NAN;
+    if (shape != ALL)
+        expect_unit_named(bench, piece);
+    return high;
+}
+
+/* The geometric mean of two pieces' errors. */
+static double mean_error(struct bench *bench, int metric, enum shape shape, const int *pieces,
+                         int count) {
+    struct smelt__random random = smelt__random_at(2, (uint64_t)metric, (uint64_t)shape);
+    double logarithms = 0;
+    int errors = 0;
+    for (int i = 0; i < (shape == ALL ? 1 : 2) && count > 0; i++) {
+        struct piece *piece = &bench->pieces[pieces[smelt__random_below(&random, count)]];
+        if (shape == PIECE && piece->count == 1)
+            continue;
+        const double error = find_error(bench, metric, shape, piece);
+        bench_restore(bench);
+        if (!isnan(error))
+            logarithms += log(error), errors++;
+    }
+    return errors ? exp(logarithms / errors) : (double)NAN;
+}
+
+static void find_errors(struct bench *bench) {
+    const struct smelt__check_result right = bench->result;
+    int *const pieces = malloc((size_t)(bench->piece_count + 1) * sizeof *pieces);
+    assert_non_null(pieces);
+    for (int m = 0; m < right.metric_count; m++) {
+        struct found_metric *metric = metric_named(right.metrics[m].metric->name);
+        int count = 0;
+        if (right.metrics[m].bar < 0)
+            continue;
+        for (int i = 0; i < bench->piece_count; i++)
+            if ((right.metrics[m].metric->outputs & SMELT__OF(bench->pieces[i].tensor)) &&
+                is_float(bench, bench->pieces[i].tensor) && !is_exact(bench, &bench->pieces[i]))
+                pieces[count++] = i;
+        for (int shape = 0; shape < SHAPES; shape++) {
+            const double error = mean_error(bench, m, (enum shape)shape, pieces, count);
+            metric->errors[shape][found.benches] = error;
+            metric->refused += !isnan(error);
+        }
+    }
+    free(pieces);
+}
+
+/* ---- what is declared and compared ----------------------------------------------------------- */
 
 static void expect_outputs_named(const struct smelt__harness_operator *op,
                                  const struct smelt__harness_pass *pass) {
@@ -125,517 +504,6 @@ static void expect_outputs_named(const struct smelt__harness_operator *op,
                             : "no output, but a metric or a rule names it");
     }
 }
-
-static void expect_in_table(const struct compared_pass *about, struct bench *bench) {
-    const struct smelt__check_result *result = bench_compare(bench);
-    for (int i = 0; i < result->metric_count; i++)
-        if (result->metrics[i].bar >= 0 && !metric_of(about, result->metrics[i].metric->name))
-            fail_msg("%s: the metric %s is judged, and no test says how", bench->spec_text,
-                     result->metrics[i].metric->name);
-    for (int i = 0; i < result->rule_count; i++) {
-        const struct smelt__rule *rule = result->rules[i].rule;
-        const struct compared_rule *tested = rule_of(about, rule->name);
-        if (!tested)
-            fail_msg("%s: the rule %s has no test", bench->spec_text, rule->name);
-        if (!(rule->outputs & SMELT__OF(bench_tensor(bench, tested->outputs[0]))))
-            fail_msg("%s: the rule %s is about %s, tested of %s", bench->spec_text, rule->name,
-                     tensor_name(&bench->pass, rule->outputs), tested->outputs[0]);
-        for (int k = 0; k < i; k++)
-            assert_string_not_equal(rule->name, result->rules[k].rule->name);
-        if (judged(result, rule->name) >= 0)
-            fail_msg("%s: %s is a metric and a rule", bench->spec_text, rule->name);
-    }
-    for (const struct compared_metric *one = about->metrics; one && one->name; one++)
-        if (judged(result, one->name) < 0)
-            fail_msg("%s: the metric %s is not judged", bench->spec_text, one->name);
-    for (const struct compared_rule *one = about->rules; one && one->name; one++) {
-        int found = 0;
-        for (int i = 0; i < result->rule_count; i++)
-            found |= strcmp(result->rules[i].rule->name, one->name) == 0;
-        if (!found)
-            fail_msg("%s: the rule %s is gone", bench->spec_text, one->name);
-    }
-    bench_restore(bench);
-}
-
-static void tables_are_complete(void **state) {
-    (void)state;
-    for (int i = 0; smelt__harness_operators[i]; i++) {
-        const struct smelt__harness_operator *op = smelt__harness_operators[i];
-        const struct compared *table = table_of(op);
-        unsigned reached = 0;
-        for (int k = 0; k < table->pass_count; k++)
-            for (int n = 0; table->passes[k].specs[n]; n++) {
-                struct bench bench;
-                bench_open(&bench, context, &table->passes[k], table->passes[k].specs[n],
-                           &table->passes[k].problems[0]);
-                for (int p = 0; p < op->pass_count; p++) /* others differ in types and shapes */
-                    if (op->passes[p].comparisons == bench.problem.pass->comparisons)
-                        reached |= 1U << p;
-                expect_outputs_named(op, bench.problem.pass);
-                expect_in_table(&table->passes[k], &bench);
-                bench_close(&bench);
-            }
-        if (reached != (1U << op->pass_count) - 1)
-            fail_msg("%s: a row of its passes has no spec in tests/reference/compared", op->name);
-    }
-}
-
-/* ---- metrics --------------------------------------------------------------------------------- */
-
-struct measured {
-    double value, bar;
-};
-
-static int names(const char *const outputs[MOST_OUTPUTS], const char *name) {
-    for (int i = 0; i < MOST_OUTPUTS && outputs[i]; i++)
-        if (strcmp(name, outputs[i]) == 0)
-            return 1;
-    return 0;
-}
-
-static int is_about(const struct bench *bench, const struct compared_metric *metric,
-                    const struct piece *piece) {
-    return names(metric->outputs, bench->pass.tensors->rows[piece->tensor].name);
-}
-
-static double error_of(const struct bench *bench, const struct compared_metric *metric, int tensor,
-                       int64_t element) {
-    const double expected = bench->expected[tensor][element];
-    if (!isfinite(expected))
-        return 0;
-    return fmax(fabs(bench_get(bench, tensor, element) - expected) - metric->slack, 0);
-}
-
-/* Computes a metric's value and bar by the table. */
-static struct measured measure(const struct bench *bench, const struct compared_metric *metric) {
-    double value = 0, weight = 0, heaviest = 0;
-    for (int i = 0; i < bench->piece_count; i++) {
-        const struct piece *piece = &bench->pieces[i];
-        double sizes[MOST_NUMBERS], squares = 0;
-        if (!is_about(bench, metric, piece))
-            continue;
-        metric->size(bench, piece, sizes);
-        for (int64_t k = 0; k < piece->count; k++) {
-            const double error = error_of(bench, metric, piece->tensor, piece->first + k);
-            squares += error * error;
-            if (metric->kind == EACH_ELEMENT && error > 0 && sizes[k] != 0)
-                value = fmax(value, error / fabs(sizes[k]));
-        }
-        if (metric->kind == EACH_PIECE)
-            value = fmax(value, sqrt(squares) / sizes[0]);
-        if (metric->kind == ALL_PIECES) {
-            value += squares;
-            weight += sizes[0] * sizes[0];
-            heaviest = fmax(heaviest, sizes[0] * sizes[0]);
-        }
-    }
-    if (metric->kind == ALL_PIECES)
-        value = value > 0 ? sqrt(value / weight) : 0;
-    return (struct measured){value, metric->bar(bench, heaviest > 0 ? weight / heaviest : 0)};
-}
-
-static int is_near(double got, double expected, double least) {
-    return fabs(got - expected) <= 1e-6 * fabs(expected) + least;
-}
-
-/* The harness must compute each metric like the table and fail for the first one above its bar.
- * Returns this metric's name, or NULL. */
-static const char *expect_as_measured(struct bench *bench, const char *what) {
-    const char *culprit = NULL;
-    struct measured found[SMELT__MOST_METRICS];
-    const struct smelt__check_result *result;
-    for (int i = 0; bench->about->metrics[i].name; i++)
-        found[i] = measure(bench, &bench->about->metrics[i]);
-    result = bench_compare(bench);
-    for (int n = 0; n < result->metric_count; n++) {
-        const struct smelt__metric_result *got = &result->metrics[n];
-        const struct compared_metric *metric = metric_of(bench->about, got->metric->name);
-        if (got->bar < 0 || !metric)
-            continue;
-        const struct measured *expected = &found[metric - bench->about->metrics];
-        if (!is_near(got->bar, expected->bar, 0))
-            fail_msg("%s: %s: bar %.9g, %.9g expected (%s)", bench->spec_text, metric->name,
-                     got->bar, expected->bar, what);
-        if (metric->kind != BY_THE_TABLE &&
-            !is_near(got->value, expected->value, 1e-7 * expected->bar))
-            fail_msg("%s, seed %llu: %s: value %.9g, %.9g expected (%s)", bench->spec_text,
-                     (unsigned long long)bench->problem.options.seed, metric->name, got->value,
-                     expected->value, what);
-        if (!culprit && expected->value > expected->bar)
-            culprit = metric->name;
-        if (culprit)
-            break; /* later comparisons do not run */
-    }
-    if (culprit ? !result->culprit || strcmp(result->culprit, culprit) != 0 : !result->passed)
-        fail_msg("%s, seed %llu: %s expected, %s found (%s): %s", bench->spec_text,
-                 (unsigned long long)bench->problem.options.seed, culprit ? culprit : "nothing",
-                 result->culprit ? result->culprit : "nothing", what, result->message);
-    return culprit;
-}
-
-/* Whether a rule of one of these kinds applies to the element. */
-static int has_rule(const struct bench *bench, const struct compared_rule *rule,
-                    const struct piece *piece, int64_t element) {
-    const double expected = bench->expected[piece->tensor][element];
-    if (!names(rule->outputs, bench->pass.tensors->rows[piece->tensor].name) ||
-        rule->kind == BY_HAND || (rule->kind == ZERO && !rule->applies && expected != 0) ||
-        (rule->kind == MINUS_INF && expected != -INFINITY))
-        return 0;
-    return !rule->applies || rule->applies(bench, piece, element);
-}
-
-static int is_exact(const struct bench *bench, const struct piece *piece, int64_t element) {
-    for (const struct compared_rule *rule = bench->about->rules; rule && rule->name; rule++)
-        if ((rule->kind == ZERO || rule->kind == MINUS_INF || rule->kind == EXACT) &&
-            has_rule(bench, rule, piece, element))
-            return 1;
-    return 0;
-}
-
-/* Moves an element to the adjacent number of its type, towards either infinity. */
-static void step(const struct bench *bench, int tensor, int64_t element, int up) {
-    unsigned char *at = bench_at(bench, tensor, element);
-    const enum smelt__element type = bench->pass.tensors->rows[tensor].element;
-    const int bits = type == SMELT__BF16 ? 16 : 32;
-    uint32_t number = 0;
-    if (type == SMELT__INT32 || type == SMELT__E4M3) {
-        bench_set(bench, tensor, element, bench_get(bench, tensor, element) + (up ? 1 : -1));
-        return;
-    }
-    memcpy(&number, at, (size_t)bits / 8); /* little-endian */
-    const uint32_t sign = UINT32_C(1) << (bits - 1);
-    if ((number & ~sign) == 0)
-        number = (up ? 0 : sign) | 1;
-    else
-        number += (number & sign ? !up : up) ? 1U : UINT32_MAX;
-    memcpy(at, &number, (size_t)bits / 8);
-}
-
-/* Plants an error of the given size, just above or just below it. */
-static void plant_element(const struct bench *bench, int tensor, int64_t element, double error,
-                          int beyond, int up) {
-    const double expected = bench->expected[tensor][element];
-    const double target = expected + (up ? error : -error);
-    bench_set(bench, tensor, element, target);
-    for (int i = 0; i < 3; i++) {
-        const double got = fabs(bench_get(bench, tensor, element) - expected);
-        if (beyond ? got > error : got < error)
-            return;
-        step(bench, tensor, element, beyond ? up : !up);
-    }
-}
-
-/* Plants an error in a whole piece, proportional to each element. */
-static void plant_piece(const struct bench *bench, const struct piece *piece, double share) {
-    for (int64_t i = piece->first; i < piece->first + piece->count; i++)
-        if (isfinite(bench->expected[piece->tensor][i]) && !is_exact(bench, piece, i))
-            bench_set(bench, piece->tensor, i, bench->expected[piece->tensor][i] * (1 + share));
-}
-
-static void plant_pieces(const struct bench *bench, const struct compared_metric *metric,
-                         const struct piece *only, double share) {
-    for (int i = 0; i < bench->piece_count; i++)
-        if (only ? &bench->pieces[i] == only : is_about(bench, metric, &bench->pieces[i]))
-            plant_piece(bench, &bench->pieces[i], share);
-}
-
-/* The ratio of the metric to its bar if pieces have a relative error of `share`. */
-static double reach(struct bench *bench, const struct compared_metric *metric,
-                    const struct piece *only, double share) {
-    bench_restore(bench);
-    plant_pieces(bench, metric, only, share);
-    const struct measured found = measure(bench, metric);
-    return found.value / found.bar;
-}
-
-/* Plants errors until the metric is about `ratio` of its bar. 0: not possible. */
-static int plant_share(struct bench *bench, const struct compared_metric *metric,
-                       const struct piece *only, double ratio) {
-    enum { MOST = 40 };
-    double low = 0, high = 1e-7;
-    for (; reach(bench, metric, only, high) < ratio; high *= 2) {
-        if (high > 16)
-            return 0;
-        low = high;
-    }
-    for (int i = 0; i < MOST; i++) {
-        const double share = (low + high) / 2, reached = reach(bench, metric, only, share);
-        if (fabs(reached / ratio - 1) < 0.015)
-            return 1;
-        if (reached < ratio)
-            low = share;
-        else
-            high = share;
-    }
-    return 0;
-}
-
-/* For a pass's metrics, how close planted errors came to the bar from below and from above. */
-struct margins {
-    double within, beyond;
-};
-static struct margins margins[SMELT__MOST_METRICS];
-
-static void note(const struct bench *bench, const struct compared_metric *metric,
-                 const char *culprit, double ratio) {
-    struct margins *margin = &margins[metric - bench->about->metrics];
-    /* Passed: no failure, or only a later one. */
-    if (ratio <= 1 &&
-        (!culprit || judged(&bench->result, culprit) > judged(&bench->result, metric->name)))
-        margin->within = fmax(margin->within, ratio);
-    if (culprit && ratio > 1 && strcmp(culprit, metric->name) == 0)
-        margin->beyond = fmin(margin->beyond, ratio);
-}
-
-static int is_never_negative(const struct bench *bench, const struct piece *piece) {
-    for (const struct compared_rule *rule = bench->about->rules; rule->name; rule++)
-        if (rule->kind == NOT_NEGATIVE &&
-            names(rule->outputs, bench->pass.tensors->rows[piece->tensor].name))
-            return 1;
-    return 0;
-}
-
-static void plant_metric(struct bench *bench, const struct compared_metric *metric,
-                         const struct piece *piece, int64_t element) {
-    double sizes[MOST_NUMBERS];
-    metric->size(bench, piece, sizes);
-    for (int beyond = 0; beyond < 2; beyond++) {
-        const double ratio = beyond ? 1.02 : 0.98, bar = measure(bench, metric).bar;
-        const double size = metric->kind == EACH_ELEMENT ? sizes[element - piece->first] : 0;
-        if (metric->kind == EACH_ELEMENT &&
-            (!(size > 0) || isinf(size) || !isfinite(bench->expected[piece->tensor][element])))
-            return;
-        if (metric->kind == EACH_ELEMENT)
-            plant_element(bench, piece->tensor, element, ratio * bar * size + metric->slack, beyond,
-                          (element & 1) || is_never_negative(bench, piece));
-        else if (!plant_share(bench, metric, metric->kind == EACH_PIECE ? piece : NULL, ratio))
-            continue;
-        const struct measured found = measure(bench, metric);
-        note(bench, metric, expect_as_measured(bench, metric->name), found.value / found.bar);
-        bench_restore(bench);
-    }
-}
-
-/* Elements that an error can be planted at. */
-struct location {
-    int piece;
-    int64_t element;
-};
-
-struct locations {
-    struct location *all;
-    int64_t count, room;
-};
-
-static void add_place(struct locations *locations, int piece, int64_t element) {
-    if (locations->count == locations->room) {
-        locations->room = 2 * locations->room + 64;
-        locations->all = realloc(locations->all, (size_t)locations->room * sizeof *locations->all);
-        assert_non_null(locations->all);
-    }
-    locations->all[locations->count++] = (struct location){piece, element};
-}
-
-/* The first location, the last one, then random ones. */
-static struct location choose_location(const struct locations *locations, int number,
-                                       struct smelt__random *random) {
-    return locations->all[number == 0   ? 0
-                          : number == 1 ? locations->count - 1
-                                        : smelt__random_below(random, locations->count)];
-}
-
-/* Every element whose error counts for a metric of elements; for other metrics one element per
- * piece. */
-static void find_locations(const struct bench *bench, const struct compared_metric *metric,
-                           struct locations *locations) {
-    double sizes[MOST_NUMBERS];
-    for (int i = 0; i < bench->piece_count; i++) {
-        const struct piece *piece = &bench->pieces[i];
-        if (!is_about(bench, metric, piece))
-            continue;
-        metric->size(bench, piece, sizes);
-        for (int64_t k = 0; k < piece->count; k++) {
-            const double expected = bench->expected[piece->tensor][piece->first + k];
-            const double size = metric->kind == EACH_ELEMENT ? sizes[k] : fabs(expected);
-            if (!isfinite(expected) || !isfinite(size) || !(size > 0) ||
-                is_exact(bench, piece, piece->first + k))
-                continue;
-            add_place(locations, i, piece->first + k);
-            if (metric->kind != EACH_ELEMENT)
-                break;
-        }
-    }
-}
-
-static void plant_metrics(struct bench *bench) {
-    enum { PLACES = 7 };
-    struct smelt__random random = smelt__random_at(bench->seed, 1, 0);
-    for (const struct compared_metric *metric = bench->about->metrics; metric->name; metric++) {
-        struct locations locations = {0};
-        if (metric->kind != BY_THE_TABLE)
-            find_locations(bench, metric, &locations);
-        for (int i = 0; i < (metric->kind == ALL_PIECES ? 1 : PLACES) && locations.count > 0; i++) {
-            const struct location location = choose_location(&locations, i, &random);
-            plant_metric(bench, metric, &bench->pieces[location.piece], location.element);
-        }
-        free(locations.all);
-    }
-}
-
-static void right_answers_pass(struct bench *bench) {
-    expect_as_measured(bench, "right answers");
-    bench_restore(bench);
-}
-
-static const char *metric_without_margins(const struct compared_pass *about) {
-    for (int i = 0; about->metrics[i].name; i++)
-        if (about->metrics[i].kind != BY_THE_TABLE &&
-            (margins[i].within < 0.75 || margins[i].beyond > 1.3))
-            return about->metrics[i].name;
-    return NULL;
-}
-
-static void metrics_of_pass(const struct smelt__harness_operator *op,
-                            const struct compared_pass *about) {
-    for (int i = 0; i < SMELT__MOST_METRICS; i++)
-        margins[i] = (struct margins){0, INFINITY};
-    each_bench(about, right_answers_pass);
-    const char *missing = until_complete(about, plant_metrics, metric_without_margins);
-    if (missing) {
-        const struct margins *margin = &margins[metric_of(about, missing) - about->metrics];
-        fail_msg("%s: of %s passed at most %.3g of its bar, refused at least %.3g", op->name,
-                 missing, margin->within, margin->beyond);
-    }
-}
-
-static void metrics(void **state) {
-    (void)state;
-    each_pass(metrics_of_pass);
-}
-
-/* ---- rules ----------------------------------------------------------------------------------- */
-
-/* Plants violation number `number` of a rule's kind; 0 past the last. */
-static int plant_rule(const struct bench *bench, const struct compared_rule *rule,
-                      const struct piece *piece, int64_t element, int number) {
-    static const double numbers[] = {(double)NAN, INFINITY, -INFINITY};
-    const double expected = bench->expected[piece->tensor][element];
-    double value = 0;
-    switch (rule->kind) {
-    case FINITE:
-    case NOT_NEGATIVE:
-        if (number > (rule->kind == FINITE ? 2 : 3))
-            return 0;
-        value = number < 3 ? numbers[number] : -1e-38;
-        break;
-    case ZERO:
-    case EXACT:
-        if (isnan(expected)) { /* any NaN is correct: the adjacent one, too */
-            if (number > 0)
-                return 0;
-            break; /* 0 */
-        }
-        if (number > 1 || (number == 1 && is_never_negative(bench, piece)))
-            return 0;
-        step(bench, piece->tensor, element, number == 0);
-        return 1;
-    case MINUS_INF:
-        if (number > 2)
-            return 0;
-        value = number == 2 ? -(double)FLT_MAX : numbers[number];
-        break;
-    case NO_MINUS_0:
-        value = number == 0 ? (double)NAN : -0.0;
-        if (number > 1)
-            return 0;
-        break;
-    case SAME_INFINITY:
-        value = isinf(expected) ? (number == 0 ? -expected : (double)FLT_MAX)
-                                : (number == 0 ? INFINITY : -INFINITY);
-        if (number > 1)
-            return 0;
-        break;
-    case BY_HAND:
-        return 0;
-    }
-    bench_set(bench, piece->tensor, element, value);
-    return 1;
-}
-
-/* Rules about the kind of number, which apply where no rule determines the value. */
-static int is_candidate(const struct bench *bench, const struct compared_rule *rule,
-                        const struct piece *piece, int64_t element) {
-    const int exact = rule->kind == ZERO || rule->kind == MINUS_INF || rule->kind == EXACT;
-    return has_rule(bench, rule, piece, element) && (exact || !is_exact(bench, piece, element));
-}
-
-static void try_rule(struct bench *bench, const struct compared_rule *rule,
-                     const struct piece *piece, int64_t element) {
-    for (int i = 0; plant_rule(bench, rule, piece, element, i); i++) {
-        expect_refused(bench, piece, rule->name);
-        rules_tried[rule - bench->about->rules]++;
-    }
-    if (rule->kind == ZERO && bench->expected[piece->tensor][element] == 0) {
-        bench_set(bench, piece->tensor, element, -0.0);
-        expect_refused(bench, piece, NULL);
-    }
-}
-
-/* How often a rule was checked if every unit is compared. */
-static int64_t applied(const struct smelt__check_result *result, const char *name) {
-    for (int i = 0; i < result->rule_count; i++)
-        if (strcmp(result->rules[i].rule->name, name) == 0)
-            return result->rules[i].applied;
-    return -1;
-}
-
-static void plant_rules(struct bench *bench) {
-    enum { PLACES = 12 };
-    struct smelt__random random = smelt__random_at(bench->seed, 2, 0);
-    const struct smelt__check_result right = *bench_compare(bench);
-    bench_restore(bench);
-    for (const struct compared_rule *rule = bench->about->rules; rule && rule->name; rule++) {
-        struct locations locations = {0};
-        for (int i = 0; i < bench->piece_count; i++)
-            for (int64_t k = 0; k < bench->pieces[i].count; k++)
-                if (is_candidate(bench, rule, &bench->pieces[i], bench->pieces[i].first + k))
-                    add_place(&locations, i, bench->pieces[i].first + k);
-        const int exact = rule->kind == ZERO || rule->kind == MINUS_INF || rule->kind == EXACT;
-        if (exact && applied(&right, rule->name) != locations.count)
-            fail_msg("%s: %s was looked at %lld times, %lld expected", bench->spec_text, rule->name,
-                     (long long)applied(&right, rule->name), (long long)locations.count);
-        for (int i = 0; i < PLACES && locations.count > 0; i++) {
-            const struct location location = choose_location(&locations, i, &random);
-            try_rule(bench, rule, &bench->pieces[location.piece], location.element);
-        }
-        free(locations.all);
-    }
-    if (bench->about->plants)
-        bench->about->plants(bench);
-}
-
-static const char *untried_rule(const struct compared_pass *about) {
-    for (int i = 0; about->rules && about->rules[i].name; i++)
-        if (rules_tried[i] == 0)
-            return about->rules[i].name;
-    return NULL;
-}
-
-static void rules_of_pass(const struct smelt__harness_operator *op,
-                          const struct compared_pass *about) {
-    memset(rules_tried, 0, sizeof rules_tried);
-    const char *untried = until_complete(about, plant_rules, untried_rule);
-    if (untried)
-        fail_msg("%s: nothing beyond the rule %s was tried", op->name, untried);
-}
-
-static void rules(void **state) {
-    (void)state;
-    each_pass(rules_of_pass);
-}
-
-/* ---- what is compared ------------------------------------------------------------------------ */
 
 static int64_t computed_elements(const struct bench *bench, int tensor) {
     const struct smelt__footprint *footprint = &bench->placed.footprints.tensors[tensor];
@@ -689,19 +557,199 @@ static void ends_of(struct bench *bench) {
     }
 }
 
-static void coverage_of_pass(const struct smelt__harness_operator *op,
-                             const struct compared_pass *about) {
-    (void)op;
-    each_bench(about, outputs_of);
-    each_bench(about, ends_of);
+/* ---- the record ------------------------------------------------------------------------------ */
+
+static void print_numbers(FILE *to, const double *numbers) {
+    for (int i = 0; i < found.benches; i++)
+        if (isnan(numbers[i]))
+            fprintf(to, " -");
+        else
+            fprintf(to, " %.3g", numbers[i]);
+    fprintf(to, "\n");
 }
 
-static void coverage(void **state) {
+static int has_numbers(const double *numbers) {
+    for (int i = 0; i < found.benches; i++)
+        if (!isnan(numbers[i]))
+            return 1;
+    return 0;
+}
+
+static int by_output(const void *a, const void *b) {
+    const struct outcome *x = a, *y = b;
+    int order = strcmp(x->output, y->output);
+    order = order ? order : strcmp(x->kind, y->kind);
+    return order ? order : strcmp(x->reason, y->reason);
+}
+
+static void print_found(FILE *to) {
+    for (int i = 0; i < found.rule_count; i++)
+        fprintf(to, "rule %s %lld\n", found.rules[i].name, (long long)found.rules[i].applied);
+    for (int i = 0; i < found.metric_count; i++) {
+        const struct found_metric *metric = &found.metrics[i];
+        fprintf(to, "bar %s", metric->name);
+        print_numbers(to, metric->bars);
+        for (int shape = 0; shape < SHAPES; shape++)
+            if (has_numbers(metric->errors[shape])) {
+                fprintf(to, "error %s of %s", metric->name, shape_names[shape]);
+                print_numbers(to, metric->errors[shape]);
+            }
+        if (metric->of_integers)
+            fprintf(to, "sum %s %.3g\n", metric->name, metric->sum);
+    }
+    qsort(found.outcomes, (size_t)found.outcome_count, sizeof *found.outcomes, by_output);
+    for (int i = 0; i < found.outcome_count; i++) {
+        const struct outcome *outcome = &found.outcomes[i];
+        fprintf(to, "%s %s %s %d:", outcome->output, outcome->kind, outcome->reason,
+                outcome->count);
+        for (int plant = 0; plant < PLANTS; plant++)
+            if (outcome->plants >> plant & 1U)
+                fprintf(to, " %s", plant_names[plant]);
+        fprintf(to, "\n");
+    }
+}
+
+/* Words are equal; numbers may differ by a hundredth, for another machine's exp(). */
+static int is_same_line(const char *a, const char *b) {
+    for (;;) {
+        char *a_end, *b_end;
+        const double x = strtod(a, &a_end), y = strtod(b, &b_end);
+        if (a_end != a && b_end != b && isfinite(x) && isfinite(y)) {
+            if (fabs(x - y) > 0.01 * fabs(x))
+                return 0;
+            a = a_end, b = b_end;
+        } else if (*a != *b) {
+            return 0;
+        } else if (!*a) {
+            return 1;
+        } else {
+            a++, b++;
+        }
+    }
+}
+
+static void expect_same(const char *path, char *was, char *is) {
+    char *was_next, *is_next;
+    char *old = strtok_r(was, "\n", &was_next), *line = strtok_r(is, "\n", &is_next);
+    for (; line || old;
+         old = strtok_r(NULL, "\n", &was_next), line = strtok_r(NULL, "\n", &is_next))
+        if (!line || !old || !is_same_line(old, line))
+            fail_msg("%s: recorded\n%s\nfound\n%s\n(--renew records it)", path,
+                     old ? old : "nothing", line ? line : "nothing");
+}
+
+/* ---- a pass ---------------------------------------------------------------------------------- */
+
+static void expect_complete(const struct compared_pass *about, unsigned outputs,
+                            const struct smelt__args_table *tensors) {
+    for (int i = 0; i < found.rule_count; i++)
+        if (!found.rules[i].refused)
+            fail_msg("%s: nothing that was tried breaks the rule %s", about->op->name,
+                     found.rules[i].name);
+    for (int i = 0; i < found.metric_count; i++)
+        if (!found.metrics[i].refused)
+            fail_msg("%s: nothing that was tried exceeds the bar of %s", about->op->name,
+                     found.metrics[i].name);
+    for (int i = 0; i < tensors->count; i++) {
+        int refused = !(outputs & SMELT__OF(i));
+        for (int k = 0; k < found.outcome_count; k++)
+            refused |= strcmp(found.outcomes[k].output, tensors->rows[i].name) == 0 &&
+                       strcmp(found.outcomes[k].reason, "pass") != 0;
+        if (!refused)
+            fail_msg("%s: no wrong number in %s is refused", about->op->name,
+                     tensors->rows[i].name);
+    }
+}
+
+static void each_bench(const struct compared_pass *about, unsigned *rows) {
+    unsigned outputs = 0;
+    const struct smelt__args_table *tensors = NULL;
+    memset(&found, 0, sizeof found);
+    for (int i = 0; i < about->spec_count; i++)
+        for (int k = 0; k < about->problem_count; k++) {
+            struct smelt__problem_options options = about->problems[k];
+            struct bench bench;
+            options.seed += 1 + (uint64_t)(i % 2);
+            bench_open(&bench, context, about->pass, about->specs[i], &options);
+            for (int p = 0; p < about->op->pass_count; p++) /* others differ in types and shapes */
+                if (about->op->passes[p].comparisons == bench.problem.pass->comparisons)
+                    *rows |= 1U << p;
+            expect_outputs_named(about->op, bench.problem.pass);
+            outputs_of(&bench);
+            ends_of(&bench);
+            const struct smelt__check_result *right = bench_compare(&bench);
+            if (!right->passed)
+                fail_msg("%s, problem %d: %s", bench.spec_text, k, right->message);
+            note_result(right);
+            bench_restore(&bench);
+            find_errors(&bench);
+            tensors = bench.pass.tensors;
+            for (int n = 0; n < tensors->count; n++)
+                if (bench.right[n]) {
+                    outputs |= SMELT__OF(n);
+                    plant_in(&bench, n);
+                }
+            bench_close(&bench);
+            found.benches++;
+        }
+    expect_complete(about, outputs, tensors);
+}
+
+/* The lines of a pass's specs and problems. */
+static void print_head(FILE *to, const char *text, int pass) {
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        pass -= strncmp(line, "pass ", 5) == 0;
+        if (pass == -1 && (strncmp(line, "pass ", 5) == 0 || strncmp(line, "spec ", 5) == 0 ||
+                           strncmp(line, "problem ", 8) == 0))
+            fprintf(to, "%.*s\n", (int)(strchr(line, '\n') - line), line);
+    }
+}
+
+static char *read_text(const char *path) {
+    char *text = calloc(1, 1 << 16);
+    FILE *const file = fopen(path, "r");
+    assert_true(text && file && fread(text, 1, (1 << 16) - 1, file) < (1 << 16) - 1);
+    fclose(file);
+    return text;
+}
+
+static void each_operator(void (*each)(const struct compared_pass *passes, int count)) {
+    for (int i = 0; smelt__harness_operators[i]; i++) {
+        struct compared_pass passes[2];
+        if (!only || strcmp(only, smelt__harness_operators[i]->name) == 0)
+            each(passes, compared_read(folder, smelt__harness_operators[i], passes));
+    }
+}
+
+static void errors_of(const struct compared_pass *passes, int count) {
+    char path[1024], *is;
+    size_t size;
+    unsigned rows = 0;
+    snprintf(path, sizeof path, "%s/%s.txt", folder, passes->op->name);
+    char *const was = read_text(path);
+    FILE *to = open_memstream(&is, &size);
+    for (int i = 0; i < count; i++) {
+        each_bench(&passes[i], &rows);
+        print_head(to, was, i);
+        print_found(to);
+    }
+    fclose(to);
+    if (rows != (1U << passes->op->pass_count) - 1)
+        fail_msg("%s: a row of its passes has no spec", path);
+    if (renew && (to = fopen(path, "w"))) {
+        fputs(is, to);
+        fclose(to);
+    } else {
+        expect_same(path, was, is);
+    }
+    free(was);
+    free(is);
+}
+
+static void errors_are_seen(void **state) {
     (void)state;
-    each_pass(coverage_of_pass);
+    each_operator(errors_of);
 }
-
-/* ---- what check tries by itself -------------------------------------------------------------- */
 
 /* How often check's small problems checked each rule of a pass and each output's elements. */
 static struct looked {
@@ -711,15 +759,14 @@ static struct looked {
     int64_t applied[SMELT__MOST_RULES], elements[SMELT__MOST_TENSORS];
 } looked;
 
-static void look_at_variation(const struct smelt__harness_operator *op,
-                              const struct compared_pass *about, const char *text,
+static void look_at_variation(const struct compared_pass *about, const char *text,
                               struct smelt__problem_options options, int kind) {
     struct bench bench;
     struct smelt__harness_spec spec;
     assert_int_equal(smelt__harness_spec_parse(&spec, text), SMELT_OK);
-    op->small(spec.spec, &options);
+    about->op->small(spec.spec, &options);
     smelt__harness_spec_free(&spec);
-    bench_open(&bench, context, about, text, &options);
+    bench_open(&bench, context, about->pass, text, &options);
     const struct smelt__check_result *result = bench_compare(&bench);
     if (!result->passed)
         fail_msg("%s, kind %d, seed %llu: %s", text, kind, (unsigned long long)options.seed,
@@ -749,40 +796,39 @@ static const char *not_looked_at(void) {
 }
 
 /* With a few seeds, the small problems of check's variations cover every rule and every output. */
-static void variations_of_pass(const struct smelt__harness_operator *op,
-                               const struct compared_pass *about) {
+static void variations_of(const struct compared_pass *passes, int count) {
     enum { SEEDS = 8 };
-    struct compared_pass plain = *about;
-    plain.prepare = NULL; /* for larger problems: no errors are planted */
-    looked = (struct looked){0};
-    for (uint64_t more = 0; more < SEEDS && (more == 0 || not_looked_at()); more++)
-        for (int i = 0; about->specs[i]; i++) {
-            struct smelt__problem_options options = {.seed = seed + more};
-            for (int kind = 0; op->variation(kind, &options); kind++) {
-                look_at_variation(op, &plain, about->specs[i], options, kind);
-                options = (struct smelt__problem_options){.seed = seed + more};
+    for (const struct compared_pass *about = passes; about < passes + count; about++) {
+        looked = (struct looked){0};
+        for (uint64_t more = 0; more < SEEDS && (more == 0 || not_looked_at()); more++)
+            for (int i = 0; i < about->spec_count; i++) {
+                struct smelt__problem_options options = {.seed = seed + more};
+                for (int kind = 0; about->op->variation(kind, &options); kind++) {
+                    look_at_variation(about, about->specs[i], options, kind);
+                    options = (struct smelt__problem_options){.seed = seed + more};
+                }
             }
-        }
-    if (not_looked_at())
-        fail_msg("%s, seed %llu: what check tries by itself never looks at %s", op->name,
-                 (unsigned long long)seed, not_looked_at());
+        if (not_looked_at())
+            fail_msg("%s, seed %llu: what check tries by itself never looks at %s", about->op->name,
+                     (unsigned long long)seed, not_looked_at());
+    }
 }
 
 static void variations(void **state) {
     (void)state;
-    each_pass(variations_of_pass);
+    each_operator(variations_of);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
     const char *given = getenv("SMELT_TEST_SEED");
+    const struct CMUnitTest tests[] = {cmocka_unit_test(errors_are_seen),
+                                       cmocka_unit_test(variations)};
+    renew = count > 1 && strcmp(arguments[count - 1], "--renew") == 0;
+    if (count - renew < 2)
+        return 2;
+    folder = arguments[1];
+    only = count - renew > 2 ? arguments[2] : NULL;
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tables_are_complete),
-        cmocka_unit_test(metrics),
-        cmocka_unit_test(rules),
-        cmocka_unit_test(coverage),
-        cmocka_unit_test(variations),
-    };
     return cmocka_run_group_tests_name("comparisons", tests, open_context, close_context);
 }
