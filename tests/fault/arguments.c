@@ -1,8 +1,8 @@
 /* Calls of every operator on a fake driver, with random arguments, extents, strides and addresses of
  * every size, most of them invalid. A call must either launch or fail with a message before its
  * first launch, and never overflow (the sanitizer builds check that). A call must launch everything
- * on its stream, accept exactly the addresses with the documented alignment, and accept every extent
- * below an accepted one.
+ * on its stream, accept exactly the addresses with the documented alignment and the layouts in which no
+ * output shares memory with itself or another tensor, and accept every extent below an accepted one.
  */
 #include <sys/mman.h>
 
@@ -16,6 +16,7 @@ static int calls = 3000; /* of each operator on each device after the first laun
 enum {
     MOST_CALLS = 1000000, /* which occurs within so many calls */
     MOST_LAUNCHES = 1000, /* of a call: the fake driver fails further ones */
+    LAYOUTS = 2,          /* of an operator */
     WORKSPACE = 64 << 20, /* bytes */
     MOST_WORDS = 128,
     WORD = sizeof(int64_t)
@@ -279,6 +280,157 @@ static int takes(const struct subject *subject, const smelt_operator *made, unio
     return call(subject, made, args);
 }
 
+/* ---- layouts of tensors ---------------------------------------------------------------------- */
+
+/* A call whose tensors have several elements in each dimension, with given strides, and lie far apart. */
+struct layout {
+    const struct subject *subject;
+    const smelt_operator *made;
+    union arguments args;
+    int64_t extents[SMELT__MOST_SYMBOLS];
+};
+
+/* 1: there is one; 0: an extent that the others depend on is too small for it. */
+static int lay_out(const struct subject *subject, const smelt_operator *made,
+                   const union arguments *good, struct layout *layout) {
+    const struct smelt__args_table *table = subject->table;
+    *layout = (struct layout){subject, made, plain_call(subject, good), {0}};
+    for (int i = 0; i < table->symbol_count; i++) {
+        const size_t field = table->symbols[i].field;
+        const int64_t extent = 2 + i % 3;
+        if (field && layout->args.words[field / WORD] > 0) /* else its tensors are not given */
+            memcpy((char *)&layout->args + field, &extent, sizeof extent);
+        if (table->symbols[i].key)
+            assert_int_equal(
+                smelt_spec_get(subject->spec, table->symbols[i].key, &layout->extents[i]),
+                SMELT_OK);
+    }
+    smelt__args_extents(table, &layout->args, layout->extents);
+    if (!takes(subject, made, &layout->args))
+        return 0;
+    for (int i = 0; i < table->count; i++)
+        smelt__tensor_pack(&table->rows[i], layout->extents,
+                           smelt__tensor_of(&table->rows[i], &layout->args));
+    return 1;
+}
+
+static smelt_tensor *tensor_in(struct layout *layout, int tensor) {
+    return smelt__tensor_of(&layout->subject->table->rows[tensor], &layout->args);
+}
+
+static void expect_layout(struct layout layout, int legal, const char *what, int tensor,
+                          int dimension) {
+    if (call(layout.subject, layout.made, &layout.args) != legal)
+        fail_msg("%s: %s, dimension %d: %s: %s", layout.subject->spec,
+                 layout.subject->table->rows[tensor].name, dimension, what,
+                 legal ? smelt_last_error() : "taken");
+}
+
+/* A dimension of extent 1 may have any stride; one of more elements that of a gap, of an input also 0, of an
+ * output none below what the dimensions within it span. */
+static void try_stride(const struct layout *given, int tensor, int dimension) {
+    const struct smelt__tensor_row *row = &given->subject->table->rows[tensor];
+    const int64_t unit =
+        row->whole_rows ? SMELT__ROW_BYTES / (int64_t)smelt__element_bytes(row->element) : 1;
+    const int input = row->role == SMELT__INPUT, inner = dimension + 1 == row->dimensions - 1;
+    struct layout layout = *given;
+    int64_t *const stride = &tensor_in(&layout, tensor)->strides[dimension];
+    const int64_t packed = *stride;
+    static const int64_t any[] = {-3, INT64_MIN, INT64_MAX};
+    for (int i = 0; given->extents[row->shape[dimension]] == 1 && i < 3; i++) {
+        *stride = any[i];
+        expect_layout(layout, 1, "any stride of one element", tensor, dimension);
+    }
+    if (given->extents[row->shape[dimension]] < 2)
+        return;
+    *stride = packed;
+    expect_layout(layout, 1, "explicit strides", tensor, dimension);
+    *stride += 8 * unit;
+    for (int i = dimension - 1; i >= 0; i--)
+        tensor_in(&layout, tensor)->strides[i] =
+            tensor_in(&layout, tensor)->strides[i + 1] * given->extents[row->shape[i + 1]];
+    expect_layout(layout, 1, "a gap", tensor, dimension);
+    layout = *given;
+    *stride = -unit;
+    expect_layout(layout, 0, "below 0", tensor, dimension);
+    *stride = 0;
+    expect_layout(layout, input || row->dimensions == 2 /* packed */, "a repeated element", tensor,
+                  dimension);
+    *stride = packed - unit;
+    if (packed > unit)
+        expect_layout(layout, input && !inner, "a step into the element before", tensor, dimension);
+    if (unit > 1) {
+        *stride = packed + unit / 2;
+        expect_layout(layout, 0, "half a unit", tensor, dimension);
+    }
+    if (row->most_stride && inner) {
+        *stride = row->most_stride / unit * unit + unit;
+        expect_layout(layout, 0, "above the most", tensor, dimension);
+    }
+}
+
+/* Dimensions may be stored in another order. */
+static void try_order(const struct layout *given, int tensor) {
+    const struct smelt__tensor_row *row = &given->subject->table->rows[tensor];
+    struct layout layout = *given;
+    int64_t *const strides = tensor_in(&layout, tensor)->strides;
+    if (row->dimensions < 3)
+        return;
+    strides[0] = given->extents[row->shape[row->dimensions - 1]];
+    for (int i = 1; i < row->dimensions - 1; i++)
+        strides[i] = strides[i - 1] * given->extents[row->shape[i - 1]];
+    expect_layout(layout, 1, "the other order", tensor, 0);
+}
+
+static int64_t span_of(const struct layout *layout, int tensor) {
+    const struct smelt__tensor_row *row = &layout->subject->table->rows[tensor];
+    int64_t bytes = (int64_t)smelt__element_bytes(row->element);
+    for (int i = 0; i < row->dimensions; i++)
+        bytes *= layout->extents[row->shape[i]];
+    return smelt__tensor_in(row, &layout->args)->data ? bytes : 0;
+}
+
+/* An output may begin where another tensor ends or end where it begins, but not share an element with it. */
+static void try_neighbours(const struct layout *given, int output) {
+    const struct smelt__tensor_row *row = &given->subject->table->rows[output];
+    const int64_t unit =
+        row->whole_rows ? SMELT__ROW_BYTES : (int64_t)smelt__element_bytes(row->element);
+    const int64_t own = span_of(given, output);
+    for (int i = 0; i < given->subject->table->count; i++) {
+        const int64_t bytes = span_of(given, i);
+        if (i == output || bytes == 0 || own == 0)
+            continue;
+        for (int legal = 0; legal < 2; legal++) {
+            struct layout layout = *given;
+            char *const other = tensor_in(&layout, i)->data;
+            tensor_in(&layout, output)->data =
+                other + (bytes + unit - 1) / unit * unit - (legal ? 0 : unit);
+            expect_layout(layout, legal, "after another tensor", output, i);
+            tensor_in(&layout, output)->data =
+                other - (own + unit - 1) / unit * unit + (legal ? 0 : unit);
+            if (legal || own % unit == 0)
+                expect_layout(layout, legal, "before another tensor", output, i);
+        }
+    }
+}
+
+static int try_layouts(const struct subject *subject, const smelt_operator *made,
+                       const union arguments *good) {
+    struct layout layout;
+    if (!lay_out(subject, made, good, &layout))
+        return 0;
+    for (int i = 0; i < subject->table->count; i++) {
+        if (span_of(&layout, i) == 0)
+            continue;
+        for (int k = 0; k < subject->table->rows[i].dimensions - 1; k++)
+            try_stride(&layout, i, k);
+        try_order(&layout, i);
+        if (subject->table->rows[i].role != SMELT__INPUT)
+            try_neighbours(&layout, i);
+    }
+    return 1;
+}
+
 /* If an extent is refused, so are all larger ones: no product of extents wraps. Of extents that need
  * too many launches only the largest is called. `field`: its offset. */
 static void grow_extent(const struct subject *subject, const smelt_operator *made,
@@ -320,7 +472,7 @@ static void call_all(struct random *random, int major) {
         const struct subject *subject = &subjects[i];
         union arguments args, good;
         smelt_operator *made;
-        int launched = 0;
+        int launched = 0, laid_out = 0;
         assert_true(subject->table->bytes <= sizeof args);
         const smelt_status status = smelt_operator_create(&made, context, subject->spec);
         if (status == SMELT_ERROR_UNSUPPORTED && major == 8) /* fp8 comes with 8.9 */
@@ -340,6 +492,8 @@ static void call_all(struct random *random, int major) {
                     shift_addresses(subject, made, &args);
                     grow_extents(subject, made, &args);
                 }
+                if (laid_out < LAYOUTS && major == 9)
+                    laid_out += try_layouts(subject, made, &args);
                 good = args;
                 launched++;
             }
@@ -347,6 +501,7 @@ static void call_all(struct random *random, int major) {
         smelt_operator_destroy(&made);
         printf("sm_%d0, %s: %d of %d launched\n", major, subject->spec, launched, calls);
         assert_in_range(launched, 1, calls - 1); /* and some are refused */
+        assert_true(laid_out > 0 || major != 9);
     }
     smelt_context_destroy(&context);
 }
