@@ -1,54 +1,86 @@
-/* What the comparisons of sparse_attn and sparse_gqa share. */
+/* What sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores share: their problems
+ * (attention_problem.c), and how their results are compared (attention_compare.c). The struct of keys
+ * is smelt__attention_spec; the pass's row of the harness has `attention`. */
 #pragma once
 
 #include "harness/grad_rows.h"
 #include "harness/placed.h"
 
+/* ---- problems ------------------------------------------------------------------------------- */
+
+/* Own options by number: of operators that have the tensor `limit`. */
+enum { SMELT__LIMITS };
+enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
+extern const struct smelt__option smelt__attention_limits;
+
+/* Functions of a row of the harness. */
+void smelt__attention_defaults(const void *spec, struct smelt__problem_options *options);
+void smelt__attention_small(const void *spec, struct smelt__problem_options *options);
+void smelt__attention_draw(const void *spec, struct smelt__random *random,
+                           struct smelt__problem_options *options);
+int smelt__attention_variation(int number, struct smelt__problem_options *options);
+int smelt__attention_trial(const void *spec, int number, struct smelt__problem_options *options);
+#define SMELT__ATTENTION_OPTIONS                                                                   \
+    .defaults = smelt__attention_defaults, .small = smelt__attention_small,                        \
+    .draw = smelt__attention_draw, .variation = smelt__attention_variation,                        \
+    .trial = smelt__attention_trial
+
+/* Functions of a pass. */
+void smelt__attention_shape(struct smelt__problem *problem);
+int smelt__attention_given(const struct smelt__problem *problem, int tensor);
+int smelt__attention_fill(struct smelt__problem *problem);
+void smelt__attention_footprint(const struct smelt__problem *problem,
+                                struct smelt__footprints *footprints);
+int smelt__attention_reproducible(const struct smelt__problem *problem, int tensor);
+double smelt__attention_forward_work(const void *spec,
+                                     const struct smelt__problem_options *options);
+double smelt__attention_backward_work(const void *spec,
+                                      const struct smelt__problem_options *options);
+double smelt__attention_target_work(const void *spec, const struct smelt__problem_options *options);
+int smelt__attention_forward_rates(const struct smelt__problem *problem,
+                                   struct smelt__rate found[SMELT__MOST_RATES]);
+int smelt__attention_backward_rates(const struct smelt__problem *problem,
+                                    struct smelt__rate found[SMELT__MOST_RATES]);
+int smelt__attention_target_rates(const struct smelt__problem *problem,
+                                  struct smelt__rate found[SMELT__MOST_RATES]);
+
+/* The fields of a pass: `kind` is forward, backward or target, `attention_` of its args struct, `table_`
+ * its table. */
+#define SMELT__ATTENTION_PASS(PASS, name_, kind, attention_, table_, comparisons_)                 \
+    .pass = SMELT_PASS_##PASS, .name = (name_), .tensors = (table_), .attention = (attention_),    \
+    .shape = smelt__attention_shape, .given = smelt__attention_given,                              \
+    .fill = smelt__attention_fill, .footprint = smelt__attention_footprint,                        \
+    .reproducible = smelt__attention_reproducible,                                                 \
+    .multiplications = smelt__attention_##kind##_work, .comparisons = (comparisons_),              \
+    .comparison_count = sizeof(comparisons_) / sizeof *(comparisons_),                             \
+    .rates = smelt__attention_##kind##_rates
+
+/* A pass's tensors by their rows of its table; -1: it has none. */
+struct smelt__attention_tensors {
+    int q, k, v, indices, topk_length, limit, sink, queries, query_count;
+    int out, lse, max_logits, target;
+    int grad_out, dq, dsink;
+    struct smelt__key_rows dk, dv; /* of sparse_attn dk is dkv */
+};
+struct smelt__attention_tensors smelt__attention_tensors(const struct smelt__problem *problem);
+
+/* The problem's call, for the reference. */
+struct smelt__attention smelt__problem_attention(const struct smelt__problem *problem);
+
+/* Valid slots of a query's first list. */
+int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);
+
 /* Whether a query is computed; the function `wanted` of comparisons by query. */
 int smelt__query_is_computed(const struct smelt__problem *problem, int64_t query);
 
-/* ---- problems ------------------------------------------------------------------------------- */
+/* The downloaded results of a query and head: dv bf16 values; pointers into the copy. */
+const uint16_t *smelt__placed_out(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_lse(const struct smelt__placed *placed, int64_t query, int head);
+float smelt__placed_max_logit(const struct smelt__placed *placed, int64_t query, int head);
 
-/* The option `spiky`: what it makes of a head's row of q (number query * heads + head) and of a key
- * of row `number`. */
-void smelt__spiky_query(const struct smelt__problem_options *options, int heads, int dqk,
-                        uint64_t row, uint16_t *q);
-void smelt__spiky_key(const struct smelt__problem_options *options, int dqk, int64_t number,
-                      uint16_t *key);
+/* ---- forward, by query ----------------------------------------------------------------------- */
 
-/* Sinks of the heads. */
-void smelt__sinks_fill(uint64_t seed, uint64_t heads, float *sink);
-
-/* A plausible lse of a row of q, dqk wide, with so many valid slots (at least one), for problems where
- * computing it takes too long: the lse of as many newly drawn keys, but at least as high as any
- * score of the problem. */
-double smelt__sparse_attn_estimate_lse(const struct smelt__problem *problem, int dqk,
-                                       const uint16_t *q, int64_t valid);
-
-/* The results of a forward pass, as inputs of another. */
-struct smelt__forward {
-    struct smelt__problem *problem;
-    const void *spec, *inputs; /* of the forward pass */
-    int heads, dqk, dv;
-    int q, out, lse; /* tensors of the problem; out -1: there is none */
-    double work;     /* multiplications of all results */
-    /* A query's results: out[heads * dv], unless NULL, and lse[heads]. 0, or -1. */
-    int (*compute)(const struct smelt__forward *forward, int64_t query, double *out, double *lse);
-    int64_t (*valid)(const struct smelt__forward *forward, int64_t query, int head); /* slots */
-    double (*denominator)(const struct smelt__forward *forward, int head, double lse);
-};
-
-/* Fills out and lse of the queries that are computed; those of others are NaN. In large problems they
- * are invented: what reads them is defined for any, and a kernel does the same work. 0, or -1 when
- * memory runs out. */
-int smelt__forward_fill(const struct smelt__forward *forward);
-
-/* Makes the rows of queries NaN that are not computed, so that their use shows in the results. */
-void smelt__unlisted_fill(struct smelt__problem *problem, int tensor);
-
-/* ---- forward --------------------------------------------------------------------------------- */
-
-/* The metrics of out and lse; an operator's own may follow. */
+/* The metrics of out and lse, and of max_logits where the operator has it. */
 enum {
     SMELT__OUT_OVERALL,
     SMELT__OUT_ROW,
@@ -56,7 +88,8 @@ enum {
     SMELT__OUT_LSE,
     SMELT__OUT_ABSOLUTE,
     SMELT__OUT_SCORE,
-    SMELT__OUT_METRICS
+    SMELT__OUT_METRICS,
+    SMELT__OUT_MAX_LOGITS = SMELT__OUT_METRICS
 };
 
 #define SMELT__OUT_METRIC_ROWS(out, lse)                                                           \
@@ -72,8 +105,7 @@ enum {
     [SMELT__OUT_ABSOLUTE] = {"max_abs_error", "out", NULL, "error of out", SMELT__LARGEST, out},   \
     [SMELT__OUT_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0}
 
-/* The rules; `nothing` is what an empty query has none of. SINGLE_SLOT is for operators that set
- * `exact`. */
+/* The rules; `nothing` is what an empty query has none of. SINGLE is sparse_attn's. */
 enum {
     SMELT__OUT_EMPTY,
     SMELT__OUT_FINITE,
@@ -86,24 +118,16 @@ enum {
                           "out of a query without a valid " nothing " is not 0"},                  \
     [SMELT__OUT_FINITE] = {"finite", out, "out is NaN, infinite or not written"}
 
-/* The expected results of one head of a query. */
-struct smelt__expected_out {
-    const double *out, *terms;
-    const uint16_t *exact; /* NULL: rounding errors are permitted */
-    int dv, empty;
-};
-
-void smelt__out_compare(const uint16_t *out, const struct smelt__expected_out *expected, int head,
+void smelt__out_compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
                         struct smelt__finding *finding);
-
-/* Compares one fp32 number of a head, which may be -inf, unless its tensor is absent. `row`: of the
- * tensor. */
-void smelt__out_number(const struct smelt__placed *placed, int tensor, int metric, int64_t row,
-                       int head, double expected, struct smelt__finding *finding);
-
-/* Sets the bars; the result is lse's. `compared`: rows of out. */
-double smelt__out_judge(const struct smelt__problem *problem, int dqk, int64_t compared,
-                        struct smelt__metric_result *results);
+void smelt__out_judge(const struct smelt__problem *problem, int64_t compared,
+                      struct smelt__metric_result *results);
+#define SMELT__OUT_COMPARISON(metrics_, rules_, B, T)                                              \
+    {                                                                                              \
+        SMELT__UNITS("query", "head", B, T), SMELT__METRICS(metrics_), SMELT__RULES(rules_),       \
+            .wanted = smelt__query_is_computed, .compare = smelt__out_compare,                     \
+            .judge = smelt__out_judge                                                              \
+    }
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
@@ -114,8 +138,6 @@ enum { SMELT__GRAD_SCORE = SMELT__GRAD_METRICS, SMELT__GRAD_SCORE_METRICS };
     SMELT__GRAD_METRIC_ROWS(name, outputs), [SMELT__GRAD_SCORE] = {"",      "largest_score", NULL, \
                                                                    "score", SMELT__LARGEST,  0}
 
-struct smelt__expected_row smelt__grad_expected(const double *grads, int columns, double spread,
-                                                double cancelled);
 void smelt__grad_score_judge(const struct smelt__problem *problem, int64_t compared,
                              struct smelt__metric_result *results);
 
@@ -127,6 +149,29 @@ struct smelt__listed_queries {
 };
 void *smelt__listed_queries(const struct smelt__placed *placed, const int64_t *units,
                             int64_t count);
+
+/* dq by query, dk and dv by key. */
+void smelt__dq_compare(const struct smelt__placed *placed, const void *prepared, int64_t query,
+                       struct smelt__finding *finding);
+int64_t smelt__dk_choose(const struct smelt__placed *placed, int64_t most, int64_t *units);
+int64_t smelt__dv_choose(const struct smelt__placed *placed, int64_t most, int64_t *units);
+void smelt__dk_compare(const struct smelt__placed *placed, const void *prepared, int64_t key,
+                       struct smelt__finding *finding);
+void smelt__dv_compare(const struct smelt__placed *placed, const void *prepared, int64_t key,
+                       struct smelt__finding *finding);
+#define SMELT__DQ_COMPARISON(metrics_, rules_, B, T)                                               \
+    {                                                                                              \
+        SMELT__UNITS("query", "head", B, T), SMELT__METRICS(metrics_), SMELT__RULES(rules_),       \
+            .wanted = smelt__query_is_computed, .compare = smelt__dq_compare,                      \
+            .judge = smelt__grad_score_judge                                                       \
+    }
+/* `which`: dk or dv; `...`: the extents that number keys. */
+#define SMELT__KEY_COMPARISON(which, metrics_, rules_, ...)                                        \
+    {                                                                                              \
+        SMELT__UNITS("key", "part", __VA_ARGS__), SMELT__METRICS(metrics_), SMELT__RULES(rules_),  \
+            .choose = smelt__##which##_choose, .prepare = smelt__listed_queries, .release = free,  \
+            .compare = smelt__##which##_compare, .judge = smelt__grad_score_judge                  \
+    }
 
 /* dsink, by head: the comparison's metrics, rules and bars. */
 #define SMELT__DSINK_METRIC(dsink)                                                                 \
@@ -143,8 +188,48 @@ enum { SMELT__DSINK_FINITE, SMELT__DSINK_UNUSED };
         [SMELT__DSINK_UNUSED] = {"unused_sink", dsink,                                             \
                                  "dsink of a head whose sink takes nothing is not 0"},             \
     }
-void smelt__dsink_compare(const struct smelt__placed *placed, int tensor, int64_t head,
-                          double expected, double terms, struct smelt__finding *finding);
-/* The rounding error, of a sum in fp32, relative to its terms and to those of each delta. */
-#define SMELT__DSINK_BARS                                                                          \
-    { 2e-5 }
+int64_t smelt__dsink_count(const struct smelt__problem *problem);
+void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepared, int64_t head,
+                          struct smelt__finding *finding);
+/* The bar: the rounding error, of a sum in fp32, relative to its terms and to those of each delta. */
+#define SMELT__DSINK_COMPARISON(metrics_, rules_)                                                  \
+    {                                                                                              \
+        .unit = "head", .part = "part", SMELT__METRICS(metrics_), SMELT__RULES(rules_),            \
+        .count = smelt__dsink_count, .prepare = smelt__listed_queries, .release = free,            \
+        .compare = smelt__dsink_compare, .bars = {                                                 \
+            2e-5                                                                                   \
+        }                                                                                          \
+    }
+
+/* ---- the target, attention's probabilities summed over heads --------------------------------- */
+
+enum { SMELT__TARGET_RELATIVE, SMELT__TARGET_SCORE, SMELT__TARGET_METRICS };
+enum { SMELT__TARGET_NUMBER, SMELT__TARGET_MASKED, SMELT__TARGET_RULES };
+
+/* The metrics and rules for a set of outputs; `whose`: the row that a slot is one of. */
+#define SMELT__TARGET_METRIC_ROWS(outputs, whose)                                                  \
+    [SMELT__TARGET_RELATIVE] = {"relative_error",                                                  \
+                                "target",                                                          \
+                                "target, relative",                                                \
+                                "error of a slot, relative to the " whose "'s sum,",               \
+                                SMELT__LARGEST,                                                    \
+                                outputs},                                                          \
+    [SMELT__TARGET_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0}
+#define SMELT__TARGET_RULE_ROWS(outputs)                                                           \
+    [SMELT__TARGET_NUMBER] = {"number", outputs,                                                   \
+                              "a slot's target is NaN, infinite, negative or not written"},        \
+    [SMELT__TARGET_MASKED] = {"masked_slot", outputs, "the target of a masked slot is not 0"}
+
+int64_t smelt__target_count(const struct smelt__problem *problem);
+int smelt__target_is_computed(const struct smelt__problem *problem, int64_t unit);
+void smelt__target_compare(const struct smelt__placed *placed, const void *prepared, int64_t unit,
+                           struct smelt__finding *finding);
+void smelt__target_judge(const struct smelt__problem *problem, int64_t compared,
+                         struct smelt__metric_result *results);
+/* `unit_`: what messages call a list. */
+#define SMELT__TARGET_COMPARISON(unit_, metrics_, rules_)                                          \
+    {                                                                                              \
+        .unit = (unit_), .part = "slot", .count = smelt__target_count, SMELT__METRICS(metrics_),   \
+        SMELT__RULES(rules_), .wanted = smelt__target_is_computed,                                 \
+        .compare = smelt__target_compare, .judge = smelt__target_judge                             \
+    }

@@ -174,6 +174,9 @@ struct smelt__harness_pass {
     const struct smelt__args_table *tensors;
     int table; /* of a pass with several rows: the spec's number, by `table_of` of the operator */
 
+    /* Of operators over lists of slots (attention.h): the reference's call of the args struct. */
+    struct smelt__attention (*attention)(const struct smelt__attention_spec *spec,
+                                         const void *args);
     int leaves_free; /* 1: problems of every fourth seed set free_multiprocessors */
     /* Sets numbers of *args that do not follow from options of the same names, and those
      * problem->extents that are larger than the call's (a tensor with more room than the call

@@ -1,176 +1,64 @@
-/* See sparse_attn.h. */
-#include "harness/sparse_attn.h"
+/* The harness's row of sparse_attn. */
+#include <stdlib.h>
 
-#include <math.h>
-#include <stddef.h>
+#include "harness/attention.h"
+#include "ops/sparse_attn_table.h"
 
-#include "harness/random.h"
+#define TENSOR(name) SMELT__SPARSE_ATTN_##name
+#define GRAD_TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
 
-/* ---- options --------------------------------------------------------------------------------- */
+/* Inputs of both passes have the same row numbers in both tables. */
+#define SAME(name) _Static_assert((int)TENSOR(name) == (int)GRAD_TENSOR(name), #name)
+SAME(Q);
+SAME(KV);
+SAME(INDICES);
+SAME(TOPK_LENGTH);
+SAME(SINK);
+SAME(QUERIES);
+SAME(QUERY_COUNT);
+#undef SAME
 
 static const char *const options[] = {"width",      "valid", "documents",       "lists",
                                       "query-list", "scale", "spiky",           "topk-length",
                                       "max-logits", "dkv",   "workspace-limit", NULL};
 
-void smelt__sparse_attn_defaults(int dqk, int topk, struct smelt__problem_options *given) {
-    if (given->rows == 0)
-        given->rows = topk > 64 ? 4 * (int64_t)topk : 256;
-    if (given->width == 0)
-        given->width = topk;
-    if (given->scale == 0.0F)
-        given->scale = (float)(1.0 / sqrt(dqk));
-}
+/* ---- what is compared ------------------------------------------------------------------------ */
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const struct smelt__sparse_attn_spec *attn = spec;
-    smelt__sparse_attn_defaults(attn->dqk, attn->topk, given);
-}
+#define OUT SMELT__OF(TENSOR(OUT))
+#define DQ SMELT__OF(GRAD_TENSOR(DQ))
+#define DKV SMELT__KEY_ROWS(GRAD_TENSOR(DKV), GRAD_TENSOR(DKV_FP32), GRAD_TENSOR(DKV_SUM))
+#define DSINK SMELT__OF(GRAD_TENSOR(DSINK))
 
-void smelt__sparse_attn_small(int topk, struct smelt__problem_options *given) {
-    enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200 };
-    if (given->tokens == 0) /* one for each pattern of adversarial lists */
-        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
-    if (given->width == 0)
-        given->width = topk < WIDTH ? topk : WIDTH;
-    if (given->rows == 0)
-        given->rows = 4 * (given->width > WIDTH ? given->width : WIDTH);
-}
-
-static void small(const void *spec, struct smelt__problem_options *given) {
-    smelt__sparse_attn_small(((const struct smelt__sparse_attn_spec *)spec)->topk, given);
-}
-
-static int one_in(struct smelt__random *random, int count) {
-    return smelt__random_below(random, count) == 0;
-}
-
-void smelt__sparse_attn_draw(int topk, struct smelt__random *random,
-                             struct smelt__problem_options *given) {
-    enum { WIDEST = 330, MOST_ROWS = 700 };
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, topk < WIDEST ? topk : WIDEST);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    /* Not repeated, because some of the drawn problems run on the emulator. */
-    given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
-    given->spiky = one_in(random, 3);
-    given->topk_length = one_in(random, 3);
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    smelt__sparse_attn_draw(((const struct smelt__sparse_attn_spec *)spec)->topk, random, given);
-    given->max_logits = one_in(random, 2);
-    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
-}
-
-/* The other lists are for benchmarks. The last two use the optional tensors. */
-int smelt__sparse_attn_variation(int number, struct smelt__problem_options *given) {
-    enum { PLAIN = SMELT__LISTS_ADVERSARIAL + 1, ALL = PLAIN + 2 };
-    given->lists = number < PLAIN    ? (enum smelt__lists)number
-                   : number == PLAIN ? SMELT__LISTS_CAUSAL
-                                     : SMELT__LISTS_ADVERSARIAL;
-    if (number >= PLAIN) {
-        given->topk_length = given->max_logits = 1;
-        given->dkv = number == PLAIN ? SMELT__DKV_ADD : SMELT__DKV_FP32;
-    }
-    return number < ALL;
-}
-
-/* Full lists, then adversarial ones: more key blocks than stages, the last one partial. */
-int smelt__sparse_attn_trial(int topk, int number, struct smelt__problem_options *given) {
-    enum { TOKENS = 6, WIDTH = 700 };
-    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    given->tokens = TOKENS;
-    given->width = topk < WIDTH ? topk : WIDTH;
-    given->rows = 2 * given->width > 256 ? 2 * given->width : 256;
-    given->lists = lists[number];
-    return 1;
-}
-
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    return smelt__sparse_attn_trial(((const struct smelt__sparse_attn_spec *)spec)->topk, number,
-                                    given);
-}
-
-/* ---- figures --------------------------------------------------------------------------------- */
-
-static double pairs(const struct smelt__sparse_attn_spec *spec,
-                    const struct smelt__problem_options *given) {
-    return (double)(given->batches * given->tokens * given->width) * spec->heads;
-}
-
-static double forward_multiplications(const void *spec,
-                                      const struct smelt__problem_options *given) {
-    const struct smelt__sparse_attn_spec *attn = spec;
-    return pairs(attn, given) * (attn->dqk + attn->dv);
-}
-
-/* Includes one pass over dkv. */
-static double backward_multiplications(const void *spec,
-                                       const struct smelt__problem_options *given) {
-    const struct smelt__sparse_attn_spec *attn = spec;
-    return pairs(attn, given) * (3 * attn->dqk + 2 * attn->dv) +
-           (double)(given->batches * given->rows) * attn->dqk;
-}
-
-/* Measured on one H200: a large bf16 matrix product under sustained load. */
-static const double TFLOPS_CEILING = 690;
-
-/* A rate measured on an H200, by rows of the table. */
-struct measured {
-    int64_t rows; /* for tables of at most so many rows */
-    double tbs;
+static const struct smelt__metric metrics[SMELT__OUT_METRICS + 1] = {
+    SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE))),
+    [SMELT__OUT_MAX_LOGITS] = {"max_abs_error", "max_logits", NULL, "error of max_logits",
+                               SMELT__LARGEST, SMELT__OF(TENSOR(MAX_LOGITS))},
 };
+static const struct smelt__metric dq_metrics[SMELT__GRAD_SCORE_METRICS] = {
+    SMELT__GRAD_SCORE_ROWS("dq", DQ)};
+static const struct smelt__metric dkv_metrics[SMELT__GRAD_SCORE_METRICS] = {
+    SMELT__GRAD_SCORE_ROWS("dkv", DKV)};
+static const struct smelt__metric dsink_metrics[] = SMELT__DSINK_METRIC(DSINK);
 
-/* A gather of 1152-byte rows without arithmetic, and a reduction of fp32 rows of 2304 bytes. */
-static const struct measured gather[] = {
-    {16384, 9.5}, {32768, 9.0}, {65536, 6.5}, {INT64_MAX, 5.2}};
-static const struct measured reduction[] = {{16384, 3.7}, {65536, 2.25}, {INT64_MAX, 1.55}};
+static const struct smelt__rule rules[SMELT__OUT_RULES + 1] = {
+    SMELT__OUT_RULE_ROWS(OUT, "slot"),
+    [SMELT__OUT_SINGLE] = {"single_slot", OUT,
+                           "out of a query with one valid slot is not that row's value"},
+};
+static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
+    SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid slot, or without weight, is not 0")};
+static const struct smelt__rule dkv_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
+    "dkv", DKV, "a row that no query selects, or without weight, is not 0 or its previous value")};
+static const struct smelt__rule dsink_rules[] = SMELT__DSINK_RULE_ROWS(DSINK);
 
-static double ceiling_of(const struct measured *measured, int64_t rows) {
-    while (rows > measured->rows)
-        measured++;
-    return measured->tbs;
-}
-
-int smelt__sparse_attn_rates(const struct smelt__problem *problem, int dqk, int multiplications,
-                             struct smelt__rate found[SMELT__MOST_RATES]) {
-    const double slots = (double)problem->valid_slots, tera = 1e12;
-    found[0] = SMELT__TFLOPS(2 * slots * multiplications / tera, TFLOPS_CEILING);
-    found[1] =
-        SMELT__TBS("gather", 2, slots * dqk * 2 / tera, ceiling_of(gather, problem->options.rows));
-    return 2;
-}
-
-/* Arithmetic: two products of each valid slot with each head. Gather: each slot's row once. */
-static int forward_rates(const struct smelt__problem *problem,
-                         struct smelt__rate found[SMELT__MOST_RATES]) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
-    return smelt__sparse_attn_rates(problem, spec->dqk, spec->heads * (spec->dqk + spec->dv),
-                                    found);
-}
-
-/* Five products: the scores, dp, dq, and two of dkv. Reduction: each slot's fp32 row once, although
- * queries that share a tile may reduce a common row. */
-static int backward_rates(const struct smelt__problem *problem,
-                          struct smelt__rate found[SMELT__MOST_RATES]) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
-    const int count = smelt__sparse_attn_rates(problem, spec->dqk,
-                                               spec->heads * (3 * spec->dqk + 2 * spec->dv), found);
-    found[count] = SMELT__TBS("reduction", 2, (double)problem->valid_slots * spec->dqk * 4 / 1e12,
-                              ceiling_of(reduction, problem->options.rows));
-    return count + 1;
-}
-
-/* dq and dsink are reproducible. dkv's order of summation is not fixed unless the operator is
- * deterministic. */
-static int backward_reproducible(const struct smelt__problem *problem, int tensor) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
-    return spec->deterministic || tensor == SMELT__SPARSE_ATTN_GRAD_DQ ||
-           tensor == SMELT__SPARSE_ATTN_GRAD_DSINK;
-}
+static const struct smelt__comparison comparisons[] = {
+    SMELT__OUT_COMPARISON(metrics, rules, TENSOR(B), TENSOR(T)),
+};
+static const struct smelt__comparison grad_comparisons[] = {
+    SMELT__DQ_COMPARISON(dq_metrics, dq_rules, TENSOR(B), TENSOR(T)),
+    SMELT__KEY_COMPARISON(dk, dkv_metrics, dkv_rules, TENSOR(B), TENSOR(S)),
+    SMELT__DSINK_COMPARISON(dsink_metrics, dsink_rules),
+};
 
 /* ---- the shapes that other libraries' kernels are compared at: FlashMLA's forward and 8, 16, 32
  * heads; cuDNN's backward ---- */
@@ -233,55 +121,30 @@ static const struct smelt__harness_shape peers[] = {
 /* ---- the row --------------------------------------------------------------------------------- */
 
 static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(sparse_attn, heads),
-    SMELT__SPEC_KEY(sparse_attn, dqk),
-    SMELT__SPEC_KEY(sparse_attn, dv),
-    SMELT__SPEC_KEY(sparse_attn, topk),
-    SMELT__SPEC_KEY(sparse_attn, sink),
-    SMELT__SPEC_APART(sparse_attn, buckets),
-    SMELT__SPEC_APART(sparse_attn, deterministic),
+    SMELT__SPEC_KEY(attention, heads),
+    SMELT__SPEC_KEY(attention, dqk),
+    SMELT__SPEC_KEY(attention, dv),
+    SMELT__SPEC_KEY(attention, topk),
+    SMELT__SPEC_KEY(attention, sink),
+    SMELT__SPEC_APART(attention, buckets),
+    SMELT__SPEC_APART(attention, deterministic),
     {NULL, 0, 0},
 };
 
+#define PARTLY SMELT__OF(TENSOR(KV)) | SMELT__OF(TENSOR(INDICES)) | SMELT__OF(TENSOR(QUERIES))
+
 static const struct smelt__harness_pass passes[] = {
-    {
-        .pass = SMELT_PASS_FORWARD,
-        .name = "forward",
-        .tensors = &smelt__sparse_attn_table,
-        .shape = smelt__sparse_attn_shape_extents,
-        .given = smelt__sparse_attn_given,
-        .fill = smelt__sparse_attn_fill,
-        .partly = SMELT__SPARSE_ATTN_PARTLY,
-        .footprint = smelt__sparse_attn_footprint,
-        .multiplications = forward_multiplications,
-        .comparisons = &smelt__sparse_attn_by_query,
-        .comparison_count = 1,
-        .rates = forward_rates,
-    },
-    {
-        .pass = SMELT_PASS_BACKWARD,
-        .name = "backward",
-        .tensors = &smelt__sparse_attn_grad_table,
-        .shape = smelt__sparse_attn_grad_shape_problem,
-        .given = smelt__sparse_attn_grad_given,
-        .fill = smelt__sparse_attn_grad_fill,
-        .partly = SMELT__SPARSE_ATTN_PARTLY,
-        .footprint = smelt__sparse_attn_footprint,
-        .reproducible = backward_reproducible,
-        .multiplications = backward_multiplications,
-        .comparisons = smelt__sparse_attn_grad_comparisons,
-        .comparison_count = SMELT__SPARSE_ATTN_GRAD_COMPARISONS,
-        .rates = backward_rates,
-    },
+    {SMELT__ATTENTION_PASS(FORWARD, "forward", forward, smelt__sparse_attn_attention,
+                           &smelt__sparse_attn_table, comparisons),
+     .partly = PARTLY},
+    {SMELT__ATTENTION_PASS(BACKWARD, "backward", backward, smelt__sparse_attn_grad_attention,
+                           &smelt__sparse_attn_grad_table, grad_comparisons),
+     .partly = PARTLY},
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_attn = {
     SMELT__HARNESS_ROW(sparse_attn),
-    SMELT__HARNESS_KEYS(sparse_attn),
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = smelt__sparse_attn_variation,
-    .trial = trial,
+    SMELT__HARNESS_KEYS(attention),
+    SMELT__ATTENTION_OPTIONS,
     .bench = {.tokens = 4096, .rows = 8192},
 };

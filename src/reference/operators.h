@@ -22,27 +22,15 @@ enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
 enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
 enum smelt__gqa_lists { SMELT__LISTS_SHARED, SMELT__LISTS_OF_KV_HEADS };
 
-struct smelt__sparse_attn_spec {
-    int heads, dqk, dv, topk, sink;
+/* Of sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores; 0: the operator has no such key. */
+struct smelt__attention_spec {
+    int heads, kv_heads; /* kv_heads 0: one, whose values are the first columns of its keys */
+    int dqk, dv, topk;
+    int granularity; /* 0: 1 */
+    int lists;       /* of enum smelt__gqa_lists */
+    int sink;
     int buckets; /* 0: none */
-    int deterministic;
-};
-
-struct smelt__sparse_scores_spec {
-    int heads, dqk, dv, topk, sink;
-};
-
-struct smelt__sparse_gqa_spec {
-    int heads, kv_heads, dqk, dv, topk, granularity;
-    int lists; /* of enum smelt__gqa_lists */
-    int sink;
     int deterministic, unite;
-};
-
-struct smelt__sparse_gqa_scores_spec {
-    int heads, kv_heads, dqk, topk, granularity;
-    int lists; /* of enum smelt__gqa_lists */
-    int sink;
 };
 
 struct smelt__indexer_logits_spec {
@@ -108,10 +96,58 @@ struct smelt__quantize_spec {
     int scale; /* of enum smelt__scale */
 };
 
-/* ---- sparse_attn ----------------------------------------------------------------------------- */
+/* ---- attention over lists ----------------------------------------------------------------------
+ * sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores are one mathematics. Queries are
+ * numbered b * T + t, the lists of a query from 0 on, keys (b * S + row) * Hkv + KV head. */
 
-/* Packed results of `count` queries. Any pointer may be NULL. */
-struct smelt__sparse_attn_results {
+/* A call: an args struct's inputs, with all strides. */
+struct smelt__attention {
+    struct smelt__attention_spec spec; /* kv_heads and granularity at least 1 */
+    int shared;                        /* 1: values are the first columns of keys */
+    int64_t lists;                     /* of a query */
+    int64_t batches, tokens, rows, width, query_capacity;
+    double scale;
+    smelt_const_tensor q, k, v; /* [B, T or S, heads, columns] */
+    smelt_const_tensor indices, topk_length, limit, sink;
+    smelt_const_tensor lse;           /* of the target and the backward pass */
+    smelt_const_tensor out, grad_out; /* of the backward pass */
+};
+
+/* `args`: the struct of the pass. */
+struct smelt__attention smelt__sparse_attn_attention(const struct smelt__attention_spec *spec,
+                                                     const void *args);
+struct smelt__attention smelt__sparse_attn_grad_attention(const struct smelt__attention_spec *spec,
+                                                          const void *args);
+struct smelt__attention smelt__sparse_scores_attention(const struct smelt__attention_spec *spec,
+                                                       const void *args);
+struct smelt__attention smelt__sparse_gqa_attention(const struct smelt__attention_spec *spec,
+                                                    const void *args);
+struct smelt__attention smelt__sparse_gqa_grad_attention(const struct smelt__attention_spec *spec,
+                                                         const void *args);
+struct smelt__attention smelt__sparse_gqa_scores_attention(const struct smelt__attention_spec *spec,
+                                                           const void *args);
+
+/* Replaces the zero strides of packed tensors by their actual strides. */
+void smelt__sparse_attn_resolve_strides(const struct smelt__attention_spec *spec,
+                                        smelt_sparse_attn_args *args);
+
+/* The slots of a list that count; its entries; the rows that a query may read. */
+int64_t smelt__attention_slots(const struct smelt__attention *call, int64_t query, int64_t list);
+const int32_t *smelt__attention_list(const struct smelt__attention *call, int64_t query,
+                                     int64_t list);
+int64_t smelt__attention_limit(const struct smelt__attention *call, int64_t query);
+
+/* The rows of the valid slots of a list, at most spec.topk, in slot order to
+ * rows[width * granularity] (may be NULL). Returns their number. */
+int64_t smelt__attention_rows(const struct smelt__attention *call, int64_t query, int64_t list,
+                              int64_t *rows);
+
+/* ln(exp(lse) + exp(sink)), the logarithm of a head's softmax denominator; without a sink lse. */
+double smelt__attention_denominator(const struct smelt__attention *call, int head, double lse);
+
+/* Packed results of `count` queries. Any pointer may be NULL; for lse and max_logits no values
+ * are read. */
+struct smelt__attention_results {
     double *out;        /* [count, H, dv] */
     double *lse;        /* [count, H], -inf for a query without a valid slot */
     double *max_logits; /* [count, H], likewise */
@@ -120,60 +156,10 @@ struct smelt__sparse_attn_results {
                            errors of its terms */
 };
 
-/*
- * Computes queries[0..count), each b * T + t and in range; queries NULL means the first `count`. The
- * call's own query list is not read. spec: heads, dqk, dv, topk and sink.
- */
-int smelt__sparse_attn_reference(const struct smelt__sparse_attn_spec *spec,
-                                 const smelt_sparse_attn_args *args, const int64_t *queries,
-                                 int64_t count, const struct smelt__sparse_attn_results *results);
-
-/* The rows of the valid slots of a query (b * T + t), at most spec->topk, in slot order in
- * rows[width] (may be NULL). Returns their number. */
-int64_t smelt__sparse_attn_valid_rows(const struct smelt__sparse_attn_spec *spec,
-                                      const smelt_sparse_attn_args *args, int64_t query,
-                                      int64_t *rows);
-
-/* ln(exp(lse) + exp(sink)), the logarithm of a head's softmax denominator; without a sink lse. */
-double smelt__sparse_attn_denominator(const struct smelt__sparse_attn_spec *spec,
-                                      const smelt_sparse_attn_args *args, int head, double lse);
-
-/* Replaces the zero strides of packed tensors by their actual strides. */
-void smelt__sparse_attn_resolve_strides(const struct smelt__sparse_attn_spec *spec,
-                                        smelt_sparse_attn_args *args);
-
-/* ---- sparse_gqa ------------------------------------------------------------------------------
- * Queries are numbered b * T + t, lists of a query from 0 on. */
-
-/* Lists of a query; the slots of one that count; its entries; the rows that a query may read. */
-int64_t smelt__sparse_gqa_list_count(const struct smelt__sparse_gqa_spec *spec);
-int64_t smelt__sparse_gqa_slots(const smelt_sparse_gqa_args *args, int64_t query, int64_t list);
-const int32_t *smelt__sparse_gqa_list(const smelt_sparse_gqa_args *args, int64_t query,
-                                      int64_t list);
-int64_t smelt__sparse_gqa_limit(const smelt_sparse_gqa_args *args, int64_t query);
-
-/* The rows of a list, in slot order, to rows[width * granularity] (may be NULL). Returns their number.
- */
-int64_t smelt__sparse_gqa_rows(const struct smelt__sparse_gqa_spec *spec,
-                               const smelt_sparse_gqa_args *args, int64_t query, int64_t list,
-                               int64_t *rows);
-
-/* Of a query. */
-struct smelt__sparse_gqa_results {
-    double *out;     /* [Hq, dv] */
-    double *terms;   /* [Hq, dv]: as smelt__sparse_attn_results.out_terms */
-    double *lse;     /* [Hq], -inf without a row */
-    double *max_abs; /* [1]: largest absolute score, 0 when there is none */
-};
-
-int smelt__sparse_gqa_reference(const struct smelt__sparse_gqa_spec *spec,
-                                const smelt_sparse_gqa_args *args, int64_t query,
-                                const struct smelt__sparse_gqa_results *results);
-
-/* ---- sparse_attn, backward ---------------------------------------------------------------------
- * out and lse are inputs. The queries are queries[0..query_count), each b * T + t and in range,
- * counted as often as they occur; NULL means the first `query_count`. The call's own query list is
- * not read. spec: heads, dqk, dv, topk and sink. */
+/* Computes queries[0..query_count), in range; queries NULL means the first ones. The call's own query
+ * list is not read. */
+int smelt__attention_forward(const struct smelt__attention *call, const int64_t *queries,
+                             int64_t query_count, const struct smelt__attention_results *results);
 
 /*
  * A gradient's rows, with two scales for their rounding errors under cancellation. A row is a sum
@@ -185,60 +171,32 @@ int smelt__sparse_gqa_reference(const struct smelt__sparse_gqa_spec *spec,
  *              the same sign: the scale of fp32's rounding errors, which dominate if dp and delta
  *              are nearly equal
  */
-struct smelt__sparse_attn_row_grads {
-    double *grads;     /* [count, ..., dqk] */
+struct smelt__row_grads {
+    double *grads;     /* [count, ..., columns] */
     double *spread;    /* [count, ...]; may be NULL */
     double *cancelled; /* [count, ...]; may be NULL */
     double *max_abs;   /* [count]: largest absolute score used, 0 without one; may be NULL */
 };
 
-/* dq [count, H, dqk] of the queries. */
-int smelt__sparse_attn_dq(const struct smelt__sparse_attn_spec *spec,
-                          const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                          int64_t query_count, const struct smelt__sparse_attn_row_grads *results);
+/* The backward pass, whose out and lse are inputs. The queries are queries[0..query_count), counted as
+ * often as they occur; NULL means the first ones. dq: [query_count, H, dqk]. */
+int smelt__attention_dq(const struct smelt__attention *call, const int64_t *queries,
+                        int64_t query_count, const struct smelt__row_grads *results);
 
-/* dkv [key_count, dqk] of keys[0..key_count), each b * S + row, from every slot of all index
- * rows. */
-int smelt__sparse_attn_dkv(const struct smelt__sparse_attn_spec *spec,
-                           const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                           int64_t query_count, const int64_t *keys, int64_t key_count,
-                           const struct smelt__sparse_attn_row_grads *results);
+/* dk [key_count, dqk] and dv [key_count, dv] of keys[0..key_count), from every slot of
+ * all lists. If the call's values are shared, dk includes dv, and `dv` is not used. */
+int smelt__attention_keys(const struct smelt__attention *call, const int64_t *queries,
+                          int64_t query_count, const int64_t *keys, int64_t key_count,
+                          const struct smelt__row_grads *dk, const struct smelt__row_grads *dv);
 
 /* dsink of one head, and in *terms (may be NULL) the sum of its terms' absolute values. */
-int smelt__sparse_attn_dsink(const struct smelt__sparse_attn_spec *spec,
-                             const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                             int64_t query_count, int head, double *dsink, double *terms);
+int smelt__attention_dsink(const struct smelt__attention *call, const int64_t *queries,
+                           int64_t query_count, int head, double *dsink, double *terms);
 
-/* ---- sparse_gqa, backward ---------------------------------------------------------------------
- * out and lse are inputs. Queries that take part are queries[0..query_count), as often as they are
- * named; NULL means the first `query_count`. */
-
-/* The forward call of a backward call's inputs. */
-smelt_sparse_gqa_args smelt__sparse_gqa_forward_of(const smelt_sparse_gqa_grad_args *args);
-
-/* ln(exp(lse) + exp(sink)), by which a head's probabilities are divided; without a sink lse. */
-double smelt__sparse_gqa_denominator(const struct smelt__sparse_gqa_spec *spec,
-                                     const smelt_sparse_gqa_args *args, int head, double lse);
-
-/* dq [Hq, dqk] of a query; spread and cancelled [Hq]. */
-int smelt__sparse_gqa_dq(const struct smelt__sparse_gqa_spec *spec,
-                         const smelt_sparse_gqa_grad_args *args, int64_t query,
-                         const struct smelt__sparse_attn_row_grads *results);
-
-/* dk [dqk] and dv [dv] of key (b * S + row) * Hkv + head. */
-int smelt__sparse_gqa_key(const struct smelt__sparse_gqa_spec *spec,
-                          const smelt_sparse_gqa_grad_args *args, const int64_t *queries,
-                          int64_t query_count, int64_t key,
-                          const struct smelt__sparse_attn_row_grads *dk,
-                          const struct smelt__sparse_attn_row_grads *dv);
-
-/* dsink of a head; *terms: the sum of its terms' sizes. */
-int smelt__sparse_gqa_dsink(const struct smelt__sparse_gqa_spec *spec,
-                            const smelt_sparse_gqa_grad_args *args, const int64_t *queries,
-                            int64_t query_count, int head, double *dsink, double *terms);
-
-/* The forward call with the same inputs and query list; its outputs and workspace are not set. */
-smelt_sparse_attn_args smelt__sparse_attn_forward_of(const smelt_sparse_attn_grad_args *args);
+/* A row of the target, [width], of a list, from the call's lse; and in *max_abs the largest absolute
+ * score, 0 without one. */
+int smelt__attention_target(const struct smelt__attention *call, int64_t query, int64_t list,
+                            double *target, double *max_abs);
 
 /* ---- sparse_attn: the partition of queries into buckets -------------------------------------- */
 
@@ -255,41 +213,6 @@ struct smelt__partition_lists {
  */
 int64_t smelt__partition_reference(const smelt_sparse_attn_args *args, const int32_t *bounds,
                                    int buckets, const struct smelt__partition_lists *lists);
-
-/* ---- sparse_scores --------------------------------------------------------------------------- */
-
-/* The attention with these probabilities: its spec, and its forward call's inputs and query
- * list. */
-struct smelt__sparse_attn_spec
-smelt__sparse_scores_attention(const struct smelt__sparse_scores_spec *spec);
-smelt_sparse_attn_args smelt__sparse_scores_attention_args(const smelt_sparse_scores_args *args);
-
-/*
- * One query's (b * T + t) row of the target, [width], and in *max_abs the largest absolute score, 0
- * without one. lse is an input.
- */
-int smelt__sparse_scores_reference(const struct smelt__sparse_scores_spec *spec,
-                                   const smelt_sparse_scores_args *args, int64_t query,
-                                   double *target, double *max_abs);
-
-/* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
-
-/* The attention with these probabilities, whose values are as wide as its keys: its spec, and its
- * forward call's inputs and query list, without v. */
-struct smelt__sparse_gqa_spec
-smelt__sparse_gqa_scores_attention(const struct smelt__sparse_gqa_scores_spec *spec);
-smelt_sparse_gqa_args
-smelt__sparse_gqa_scores_attention_args(const smelt_sparse_gqa_scores_args *args);
-
-/* A query's log-sum-exps [Hq], without v; scores as below. */
-int smelt__sparse_gqa_scores_lse(const struct smelt__sparse_gqa_spec *spec,
-                                 const smelt_sparse_gqa_args *args, int64_t query, double *lse);
-
-/* A row of the target, [width], of list number `list` of a query (b * T + t); *max_abs: the largest
- * absolute score, 0 without one. lse is an input. */
-int smelt__sparse_gqa_scores_reference(const struct smelt__sparse_gqa_scores_spec *spec,
-                                       const smelt_sparse_gqa_scores_args *args, int64_t query,
-                                       int64_t list, double *target, double *max_abs);
 
 /* ---- dense_lse ------------------------------------------------------------------------------- */
 

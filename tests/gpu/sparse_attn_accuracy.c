@@ -7,9 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../reference/sparse_attn_calls.h"
 #include "flashmla_cases.h"
+#include "harness/attention.h"
 #include "harness/random.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/operators.h"
 #include "sparse_attn_groups.h"
 
@@ -161,7 +163,7 @@ static int compare_head(const struct smelt__placed *placed, int64_t query, int h
     return -1;
 }
 
-static void compare(const struct workload *work, const struct smelt__sparse_attn_spec *spec,
+static void compare(const struct workload *work, const struct smelt__attention_spec *spec,
                     const smelt_sparse_attn_args *args, char *message, size_t size) {
     const size_t heads = (size_t)spec->heads;
     int64_t queries[COMPARED], rows[1];
@@ -171,16 +173,16 @@ static void compare(const struct workload *work, const struct smelt__sparse_attn
     if (!memory)
         snprintf(message, size, "out of memory");
     for (int64_t i = 0; i < count && right; i++) {
-        const struct smelt__sparse_attn_results expected = {memory, memory + heads * DV,
-                                                            memory + heads * (DV + 1), NULL, NULL};
+        const struct smelt__attention_results expected = {memory, memory + heads * DV,
+                                                          memory + heads * (DV + 1), NULL, NULL};
         const uint16_t *single = NULL;
         if (smelt__problem_valid_slots(&work->problem, queries[i]) == 1 && !spec->sink) {
-            struct smelt__sparse_attn_spec one = *spec;
+            struct smelt__attention_spec one = *spec;
             one.topk = 1; /* limits the number of written rows */
-            smelt__sparse_attn_valid_rows(&one, args, queries[i], rows);
+            sparse_attn_valid_rows(&one, args, queries[i], rows);
             single = (const uint16_t *)args->kv.data + rows[0] * args->kv.strides[1];
         }
-        if (smelt__sparse_attn_reference(spec, args, &queries[i], 1, &expected) != 0) {
+        if (sparse_attn_reference(spec, args, &queries[i], 1, &expected) != 0) {
             snprintf(message, size, "out of memory while computing the reference");
             break;
         }
@@ -216,7 +218,7 @@ static void run_case(struct suite *suite, const char *name, const char *text,
                                                    .max_logits = 1,
                                                    .scale = FLASHMLA_SCALE};
     if (workload_open(&work, suite, text, &options, message, sizeof message) == 0) {
-        const struct smelt__sparse_attn_spec *spec = work.problem.spec;
+        const struct smelt__attention_spec *spec = work.problem.spec;
         smelt_sparse_attn_args args = *(const smelt_sparse_attn_args *)work.problem.args;
         smelt__sparse_attn_resolve_strides(spec, &args);
         fill(&work.problem, one, &args);

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/sparse_attn.h"
+#include "harness/attention.h"
+#include "ops/sparse_attn_table.h"
 #include "sparse_attn_groups.h"
 
 static const char SPEC[] = "sparse_attn:heads=16,dqk=576,dv=512,topk=100";

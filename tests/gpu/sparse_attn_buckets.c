@@ -2,7 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/sparse_attn.h"
+#include "harness/attention.h"
+#include "ops/sparse_attn_table.h"
 #include "sparse_attn_groups.h"
 
 /* A bucketed operator, and whether each of its kernels has the plain one's plan (true for heads as
@@ -74,7 +75,7 @@ static void edit_rows(struct smelt__problem *problem, enum edit edit) {
 }
 
 static int same_bits(const struct smelt__placed *a, const struct smelt__placed *b, int64_t query) {
-    const struct smelt__sparse_attn_spec *spec = a->problem->spec;
+    const struct smelt__attention_spec *spec = a->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         const float lse[2] = {smelt__placed_lse(a, query, head), smelt__placed_lse(b, query, head)};
         const float most[2] = {smelt__placed_max_logit(a, query, head),

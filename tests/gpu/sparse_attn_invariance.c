@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "harness/sparse_attn.h"
+#include "harness/attention.h"
+#include "ops/sparse_attn_table.h"
 #include "sparse_attn_groups.h"
 
 enum { TOKENS = 24, OTHER_TOKENS = 37, ROWS = 3000 };
@@ -30,7 +31,7 @@ static struct smelt__problem_options base_options(const struct suite *suite) {
 /* 0 when the results of query `a` of one run have the bits of query `b` of the other. */
 static int compare_bits(const struct smelt__placed *first, int64_t a,
                         const struct smelt__placed *second, int64_t b, char *message, size_t size) {
-    const struct smelt__sparse_attn_spec *spec = first->problem->spec;
+    const struct smelt__attention_spec *spec = first->problem->spec;
     for (int head = 0; head < spec->heads; head++) {
         float lse[2] = {smelt__placed_lse(first, a, head), smelt__placed_lse(second, b, head)};
         float high[2] = {smelt__placed_max_logit(first, a, head),
@@ -54,7 +55,7 @@ typedef void (*invariance_function)(struct suite *suite, struct workload *base, 
 
 /* Each query in a call of its own: T = B = 1, with advanced pointers. */
 static void alone(struct suite *suite, struct workload *base, char *message, size_t size) {
-    const struct smelt__sparse_attn_spec *spec = base->problem.spec;
+    const struct smelt__attention_spec *spec = base->problem.spec;
     struct smelt__placed single;
     if (suite_ok(smelt__placed_create(&single, suite->context, &base->problem), "placing", message,
                  size) != 0)
@@ -78,7 +79,7 @@ static void alone(struct suite *suite, struct workload *base, char *message, siz
  * queries become NaN. */
 static void transplant(const struct smelt__problem *from, int64_t batch,
                        struct smelt__problem *to) {
-    const struct smelt__sparse_attn_spec *spec = from->spec;
+    const struct smelt__attention_spec *spec = from->spec;
     const size_t query = (size_t)spec->heads * (size_t)spec->dqk * sizeof(uint16_t);
     const size_t table = (size_t)ROWS * (size_t)spec->dqk * sizeof(uint16_t);
     const size_t row = (size_t)from->options.width * sizeof(int32_t);

@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "harness/sparse_attn.h"
+#include "harness/attention.h"
+#include "ops/sparse_attn_table.h"
 #include "sparse_attn_groups.h"
 
 enum {

@@ -138,7 +138,7 @@ enum { CUT_QUERIES = 2, CUT_SLOTS = 37 }; /* from the front */
 
 /* The same call without its first queries and slots. */
 static smelt_status launch_part(const struct workload *workload, struct CUstream_st *stream) {
-    const struct smelt__sparse_scores_spec *spec = workload->spec.spec;
+    const struct smelt__attention_spec *spec = workload->spec.spec;
     smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)workload->placed.args;
     const int64_t width = args.width;
     args.tokens -= CUT_QUERIES;
@@ -183,8 +183,7 @@ static int add_rank(struct suite *suite, struct workload *all, int first, int co
                     char *message, size_t size) {
     struct smelt__placed *const placed = &all->placed;
     const struct smelt__problem_options *options = &all->problem.options;
-    struct smelt__sparse_scores_spec spec =
-        *(const struct smelt__sparse_scores_spec *)all->spec.spec;
+    struct smelt__attention_spec spec = *(const struct smelt__attention_spec *)all->spec.spec;
     smelt_sparse_scores_args args = *(const smelt_sparse_scores_args *)placed->args;
     smelt_operator *rank = NULL;
     args.q.data = (const uint16_t *)args.q.data + first * spec.dqk;

@@ -132,14 +132,13 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
     if (!*op)
         return SMELT_ERROR_OUT_OF_MEMORY;
     (*op)->indexer = strcmp(spec.schema->name, "indexer_logits") == 0;
-    (*op)->attention =
-        (struct smelt__sparse_attn_spec){.heads = key(&spec, "heads"),
-                                         .dqk = key(&spec, "dqk"),
-                                         .dv = key(&spec, "dv"),
-                                         .topk = key(&spec, "topk"),
-                                         .sink = key(&spec, "sink"),
-                                         .buckets = key(&spec, "buckets"),
-                                         .deterministic = key(&spec, "deterministic")};
+    (*op)->attention = (struct smelt__attention_spec){.heads = key(&spec, "heads"),
+                                                      .dqk = key(&spec, "dqk"),
+                                                      .dv = key(&spec, "dv"),
+                                                      .topk = key(&spec, "topk"),
+                                                      .sink = key(&spec, "sink"),
+                                                      .buckets = key(&spec, "buckets"),
+                                                      .deterministic = key(&spec, "deterministic")};
     (*op)->logits =
         (struct smelt__indexer_logits_spec){.heads = key(&spec, "heads"),
                                             .dim = key(&spec, "dim"),

@@ -11,7 +11,7 @@ enum { STAND_IN_WORKSPACE = 4096 /* of a backward pass, which does not use it */
 
 struct smelt_operator {
     int indexer; /* 1: of indexer_logits, 0: of sparse_attn */
-    struct smelt__sparse_attn_spec attention;
+    struct smelt__attention_spec attention;
     struct smelt__indexer_logits_spec logits;
     char knobs[SMELT__SPEC_TEXT];
 };

@@ -6,6 +6,7 @@
 
 #include "reference/operators.h"
 #include "smelt/smelt.h"
+#include "sparse_attn_calls.h"
 #include "stand_in_operator.h"
 
 static int off(const void *pointer) {
@@ -19,7 +20,7 @@ static int odd_stride(const int64_t *strides, int number, int64_t extent) {
 }
 
 /* The name of the argument at fault, or NULL. */
-static const char *fault(const struct smelt__sparse_attn_spec *spec,
+static const char *fault(const struct smelt__attention_spec *spec,
                          const smelt_sparse_attn_args *a) {
     if (a->size != sizeof *a)
         return "size";
@@ -64,9 +65,9 @@ static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
     return 0;
 }
 
-static void spoil(const struct smelt__sparse_attn_spec *spec, const smelt_sparse_attn_args *args,
+static void spoil(const struct smelt__attention_spec *spec, const smelt_sparse_attn_args *args,
                   int64_t query, int head, double *out, double *lse, double *max_logit) {
-    int64_t valid = smelt__sparse_attn_valid_rows(spec, args, query, NULL);
+    int64_t valid = sparse_attn_valid_rows(spec, args, query, NULL);
     int empty = valid == 0;
     if (stand_in_defect == STAND_IN_LSE_BASE_2)
         *lse /= log(2.0);
@@ -84,7 +85,7 @@ static void spoil(const struct smelt__sparse_attn_spec *spec, const smelt_sparse
             out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
 }
 
-static void store(const struct smelt__sparse_attn_spec *spec, const smelt_sparse_attn_args *a,
+static void store(const struct smelt__attention_spec *spec, const smelt_sparse_attn_args *a,
                   int64_t query, int head, const double *out, double lse, double max_logit) {
     int64_t batch = query / a->tokens, token = query % a->tokens;
     uint16_t *to = (uint16_t *)a->out.data + batch * a->out.strides[0] + token * a->out.strides[1] +
@@ -103,7 +104,7 @@ static void store(const struct smelt__sparse_attn_spec *spec, const smelt_sparse
         ((float *)a->max_logits.data)[high] = (float)max_logit;
 }
 
-static smelt_status compute(const struct smelt__sparse_attn_spec *spec,
+static smelt_status compute(const struct smelt__attention_spec *spec,
                             const smelt_sparse_attn_args *args, int64_t query) {
     size_t heads = (size_t)spec->heads, dv = (size_t)spec->dv;
     smelt_sparse_attn_args resolved = *args, inputs = *args;
@@ -118,10 +119,10 @@ static smelt_status compute(const struct smelt__sparse_attn_spec *spec,
     double *memory = malloc(heads * (dv + 2) * sizeof *memory);
     if (!memory)
         return SMELT_ERROR_OUT_OF_MEMORY;
-    struct smelt__sparse_attn_results results = {memory, memory + heads * dv,
-                                                 memory + heads * (dv + 1), NULL, NULL};
+    struct smelt__attention_results results = {memory, memory + heads * dv,
+                                               memory + heads * (dv + 1), NULL, NULL};
     smelt_status status = SMELT_OK;
-    if (smelt__sparse_attn_reference(spec, &inputs, &query, 1, &results) != 0)
+    if (sparse_attn_reference(spec, &inputs, &query, 1, &results) != 0)
         status = SMELT_ERROR_OUT_OF_MEMORY;
     for (size_t head = 0; head < heads && status == SMELT_OK; head++) {
         spoil(spec, &resolved, query, (int)head, results.out + head * dv, &results.lse[head],

@@ -11,7 +11,7 @@
 
 /* One call: the arguments with strides filled in, and the sums. */
 struct call {
-    const struct smelt__sparse_attn_spec *spec;
+    const struct smelt__attention_spec *spec;
     smelt_sparse_attn_grad_args args;
     double *dkv;     /* [B * S, dqk] */
     int *selections; /* [B * S] slots that name a row */
@@ -31,7 +31,7 @@ static void pack(int64_t *strides, int64_t batch, int64_t token, int64_t head) {
     strides[2] = head;
 }
 
-static void pack_all(const struct smelt__sparse_attn_spec *spec, smelt_sparse_attn_grad_args *a) {
+static void pack_all(const struct smelt__attention_spec *spec, smelt_sparse_attn_grad_args *a) {
     const int64_t h = spec->heads, dqk = spec->dqk, dv = spec->dv, t = a->tokens;
     pack(a->q.strides, t * h * dqk, h * dqk, dqk);
     pack(a->dq.strides, t * h * dqk, h * dqk, dqk);
@@ -121,7 +121,7 @@ static struct head head_of(const struct call *call, int64_t b, int64_t t, int nu
 }
 
 static void add_key(const struct call *call, const struct head *head, int64_t b, int64_t row) {
-    const struct smelt__sparse_attn_spec *spec = call->spec;
+    const struct smelt__attention_spec *spec = call->spec;
     const smelt_sparse_attn_grad_args *a = &call->args;
     const uint16_t *kv = (const uint16_t *)a->kv.data + offset(a->kv.strides, b, row, 0);
     double *dkv =
@@ -145,7 +145,7 @@ static void add_key(const struct call *call, const struct head *head, int64_t b,
 }
 
 static void store_dq(const struct call *call, int64_t query, int number) {
-    const struct smelt__sparse_attn_spec *spec = call->spec;
+    const struct smelt__attention_spec *spec = call->spec;
     const smelt_sparse_attn_grad_args *a = &call->args;
     const int64_t b = query / a->tokens, t = query % a->tokens;
     uint16_t *to = (uint16_t *)a->dq.data + offset(a->dq.strides, b, t, number);
@@ -168,7 +168,7 @@ static void add_dsink(const struct call *call, const struct head *head, int numb
 }
 
 static void add_query(const struct call *call, int64_t query) {
-    const struct smelt__sparse_attn_spec *spec = call->spec;
+    const struct smelt__attention_spec *spec = call->spec;
     const smelt_sparse_attn_grad_args *a = &call->args;
     const int64_t b = query / a->tokens, t = query % a->tokens, slots = slots_of(call, b, t);
     const int32_t *indices = (const int32_t *)a->indices.data + offset(a->indices.strides, b, t, 0);
@@ -204,7 +204,7 @@ static int64_t most_selected(const struct call *call) {
 }
 
 static void store_key(const struct call *call, int64_t key) {
-    const struct smelt__sparse_attn_spec *spec = call->spec;
+    const struct smelt__attention_spec *spec = call->spec;
     const smelt_sparse_attn_grad_args *a = &call->args;
     const int64_t b = key / a->rows, row = key % a->rows;
     double *const dkv = call->dkv + key * spec->dqk;

@@ -2,10 +2,11 @@
 #include <math.h>
 
 #include "../unit/test.h"
+#include "harness/attention.h"
 #include "harness/bench.h"
 #include "harness/check.h"
 #include "harness/option_text.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "stand_in.h"
 
 static uint64_t seed;

@@ -3,12 +3,14 @@
 #include <math.h>
 
 #include "../unit/test.h"
+#include "harness/attention.h"
 #include "harness/bench.h"
 #include "harness/check.h"
 #include "harness/grad_rows.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/operators.h"
 #include "smelt/kernels.h"
+#include "sparse_attn_calls.h"
 #include "stand_in.h"
 
 #define TENSOR(name) SMELT__SPARSE_ATTN_GRAD_##name
@@ -196,7 +198,7 @@ TEST(test_both_passes) {
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-static void make(struct smelt__problem *problem, const struct smelt__sparse_attn_spec *spec,
+static void make(struct smelt__problem *problem, const struct smelt__attention_spec *spec,
                  const struct smelt__problem_options *options) {
     assert_int_equal(smelt__problem_create(problem, &smelt__harness_sparse_attn,
                                            &smelt__harness_sparse_attn.passes[1], spec, options),
@@ -219,7 +221,7 @@ static const uint16_t *row_of(const struct smelt__problem *problem, int tensor, 
 /* Small problems: the inputs are the forward pass's, and out and lse are its results. */
 TEST(test_exact_inputs) {
     enum { HEADS = 3, DV = 64, QUERIES = 24 };
-    const struct smelt__sparse_attn_spec spec = {
+    const struct smelt__attention_spec spec = {
         .heads = HEADS, .dqk = 64, .dv = DV, .topk = 20, .sink = 1};
     struct smelt__problem problem, forward;
     struct smelt__problem_options options = {.seed = seed / 10 * 10, /* query 0 is empty */
@@ -231,13 +233,13 @@ TEST(test_exact_inputs) {
                                              .spiky = 1,
                                              .strided = 1};
     double out[QUERIES * HEADS * DV], lse[QUERIES * HEADS];
-    const struct smelt__sparse_attn_results results = {.out = out, .lse = lse};
+    const struct smelt__attention_results results = {.out = out, .lse = lse};
     int unlisted = 0, empty = 0;
     make(&problem, &spec, &options);
     assert_int_equal(smelt__problem_create(&forward, &smelt__harness_sparse_attn,
                                            &smelt__harness_sparse_attn.passes[0], &spec, &options),
                      0);
-    assert_int_equal(smelt__sparse_attn_reference(&spec, forward.args, NULL, QUERIES, &results), 0);
+    assert_int_equal(sparse_attn_reference(&spec, forward.args, NULL, QUERIES, &results), 0);
     assert_memory_equal(problem.listed, forward.listed, QUERIES);
     for (int i = 0; i < QUERIES * HEADS; i++) {
         const int64_t query = i / HEADS;
@@ -263,18 +265,18 @@ TEST(test_exact_inputs) {
 /* Large problems: lse is close to the forward pass's and above every score. */
 TEST(test_invented_inputs) {
     enum { HEADS = 4, QUERIES = 3000, COMPARED = 6 };
-    const struct smelt__sparse_attn_spec spec = {
+    const struct smelt__attention_spec spec = {
         .heads = HEADS, .dqk = 576, .dv = 512, .topk = 2048, .sink = 1};
     struct smelt__problem problem;
     struct smelt__problem_options options = {.seed = seed, .tokens = QUERIES, .rows = 3000};
     double lse[HEADS], max_logits[HEADS];
-    const struct smelt__sparse_attn_results results = {.lse = lse, .max_logits = max_logits};
+    const struct smelt__attention_results results = {.lse = lse, .max_logits = max_logits};
     options.lists = SMELT__LISTS_CAUSAL;
     make(&problem, &spec, &options);
-    const smelt_sparse_attn_args inputs = smelt__sparse_attn_inputs(&problem);
+    const struct smelt__attention call = smelt__problem_attention(&problem);
     for (int64_t i = 0; i < COMPARED; i++) {
         const int64_t query = i * (QUERIES - 1) / (COMPARED - 1);
-        assert_int_equal(smelt__sparse_attn_reference(&spec, &inputs, &query, 1, &results), 0);
+        assert_int_equal(smelt__attention_forward(&call, &query, 1, &results), 0);
         for (int head = 0; head < HEADS; head++) {
             const double got = (double)lse_of(&problem, query, head);
             assert_true(got >= max_logits[head]);

@@ -4,9 +4,10 @@
  */
 
 #include "../unit/test.h"
+#include "harness/attention.h"
 #include "harness/check.h"
 #include "harness/random.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/operators.h"
 #include "smelt/kernels.h"
 #include "stand_in.h"
@@ -141,13 +142,13 @@ static int end(void **state) {
 
 /* ---- what must not be touched ---------------------------------------------------------------- */
 
-static const struct smelt__sparse_attn_spec spec = {
+static const struct smelt__attention_spec spec = {
     .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
 
 /* An independent derivation, byte by byte, of the memory that a pass's kernel may access. */
 struct touched {
     const struct smelt__problem *problem;
-    const smelt_sparse_attn_args *args; /* of the backward pass: its inputs */
+    const struct smelt__attention *call;
     uint8_t *bytes[SMELT__MOST_TENSORS];
     size_t sizes[SMELT__MOST_TENSORS];
 };
@@ -161,7 +162,7 @@ static void touch(struct touched *touched, int buffer, int64_t element, size_t e
 }
 
 static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
-    const smelt_sparse_attn_args *a = touched->args;
+    const struct smelt__attention *a = touched->call;
     const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
     int64_t slots = a->width;
     if (lengths && lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]] < slots)
@@ -171,7 +172,7 @@ static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
         touch(touched, SMELT__SPARSE_ATTN_INDICES, place, 4);
         int64_t row = indices[place];
         for (int64_t d = 0; d < spec.dqk && row >= 0 && row < a->rows; d++)
-            touch(touched, SMELT__SPARSE_ATTN_KV, b * a->kv.strides[0] + row * a->kv.strides[1] + d,
+            touch(touched, SMELT__SPARSE_ATTN_KV, b * a->k.strides[0] + row * a->k.strides[1] + d,
                   2);
     }
 }
@@ -203,8 +204,8 @@ static void touch_query(struct touched *touched, int64_t b, int64_t t) {
 
 /* All of dkv and dsink, whichever queries are listed. */
 static void touch_sums(struct touched *touched) {
-    for (int64_t b = 0; b < touched->args->batches; b++)
-        for (int64_t row = 0; row < touched->args->rows; row++) {
+    for (int64_t b = 0; b < touched->call->batches; b++)
+        for (int64_t row = 0; row < touched->call->rows; row++) {
             touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV, b, row, 0, spec.dqk, 2);
             touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_FP32, b, row, 0, spec.dqk, 4);
             touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_SUM, b, row, 0, spec.dqk, 4);
@@ -213,8 +214,9 @@ static void touch_sums(struct touched *touched) {
 }
 
 static void touch_all(struct touched *touched) {
-    const smelt_sparse_attn_args *a = touched->args;
-    const int32_t *list = a->queries.data, *count = a->query_count.data;
+    const struct smelt__attention *a = touched->call;
+    const int32_t *list = smelt__problem_data(touched->problem, SMELT__SPARSE_ATTN_QUERIES);
+    const int32_t *count = smelt__problem_data(touched->problem, SMELT__SPARSE_ATTN_QUERY_COUNT);
     int64_t listed = a->query_capacity;
     if (count && *count < listed)
         listed = *count;
@@ -249,9 +251,8 @@ static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__args_table *table = problem->pass->tensors;
     const struct smelt__tensor_row *rows = table->rows;
-    smelt_sparse_attn_args args = smelt__sparse_attn_inputs(problem);
-    struct touched touched = {.problem = problem, .args = &args};
-    smelt__sparse_attn_resolve_strides(&spec, &args);
+    const struct smelt__attention call = smelt__problem_attention(problem);
+    struct touched touched = {.problem = problem, .call = &call};
     for (int i = 0; i < table->count; i++) {
         touched.sizes[i] = smelt__problem_bytes(problem, i);
         touched.bytes[i] = touched.sizes[i] ? calloc(touched.sizes[i], 1) : NULL;

@@ -6,6 +6,7 @@
 #include "harness/random.h"
 #include "reference/bf16.h"
 #include "reference/operators.h"
+#include "sparse_attn_calls.h"
 
 static uint64_t seed;
 
@@ -22,7 +23,7 @@ enum { DV = 2, DQK = 3, ROWS = 3, WIDTH = 5 };
 /* One query, one head: q = (1, 0, 2), scale 0.5, grad_out = (1, 2). Rows 0 and 1 score 2, row 2
  * scores 1; dp = 4, 10 and 0. */
 struct tiny {
-    struct smelt__sparse_attn_spec spec;
+    struct smelt__attention_spec spec;
     smelt_sparse_attn_grad_args args;
     uint16_t q[DQK], kv[ROWS][DQK], out[DV], grad_out[DV];
     int32_t indices[WIDTH], topk_length;
@@ -41,7 +42,7 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width, floa
     static const float q[DQK] = {1, 0, 2}, grad_out[DV] = {1, 2};
     static const float kv[ROWS][DQK] = {{2, 1, 1}, {4, 3, 0}, {0, 0, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (struct smelt__sparse_attn_spec){0};
+    tiny->spec = (struct smelt__attention_spec){0};
     tiny->spec.heads = 1;
     tiny->spec.dqk = DQK;
     tiny->spec.dv = DV;
@@ -73,14 +74,12 @@ static void tiny_sink(struct tiny *tiny, float sink) {
 
 static void tiny_run(struct tiny *tiny) {
     static const int64_t keys[ROWS] = {0, 1, 2};
-    const struct smelt__sparse_attn_row_grads dq = {.grads = tiny->dq},
-                                              dkv = {.grads = tiny->dkv[0]};
-    assert_int_equal(smelt__sparse_attn_dq(&tiny->spec, &tiny->args, NULL, 1, &dq), 0);
-    assert_int_equal(smelt__sparse_attn_dkv(&tiny->spec, &tiny->args, NULL, 1, keys, ROWS, &dkv),
-                     0);
+    const struct smelt__row_grads dq = {.grads = tiny->dq}, dkv = {.grads = tiny->dkv[0]};
+    assert_int_equal(sparse_attn_dq(&tiny->spec, &tiny->args, NULL, 1, &dq), 0);
+    assert_int_equal(sparse_attn_dkv(&tiny->spec, &tiny->args, NULL, 1, keys, ROWS, &dkv), 0);
     if (tiny->spec.sink)
         assert_int_equal(
-            smelt__sparse_attn_dsink(&tiny->spec, &tiny->args, NULL, 1, 0, &tiny->dsink, NULL), 0);
+            sparse_attn_dsink(&tiny->spec, &tiny->args, NULL, 1, 0, &tiny->dsink, NULL), 0);
 }
 
 static void expect_row(const double *got, double a, double b, double c) {
@@ -215,7 +214,7 @@ enum { B = 2, T = 3, S = 5, H = 4, W = 6, Q = 7, V = 5, MOST_LISTED = 8 };
 
 /* A random problem whose numbers, and those two steps above and below, are exact in bf16. */
 struct random_case {
-    struct smelt__sparse_attn_spec spec;
+    struct smelt__attention_spec spec;
     smelt_sparse_attn_grad_args args;
     uint16_t q[B * T * H * Q], kv[B * S * Q], out[B * T * H * V], grad_out[B * T * H * V];
     int32_t indices[B * T * W], lengths[B * T];
@@ -251,7 +250,7 @@ static void draw_lists(struct random_case *one, struct smelt__random *random) {
 static void draw_case(struct random_case *one, uint64_t number) {
     struct smelt__random random = smelt__random_at(seed, 1, number);
     memset(one, 0, sizeof *one);
-    one->spec = (struct smelt__sparse_attn_spec){0};
+    one->spec = (struct smelt__attention_spec){0};
     one->spec.heads = H;
     one->spec.dqk = Q;
     one->spec.dv = V;
@@ -281,12 +280,10 @@ static void draw_case(struct random_case *one, uint64_t number) {
 
 /* sum of grad_out * out over the listed queries, as often as they are listed. */
 static double loss(const struct random_case *one) {
-    const smelt_sparse_attn_args forward = smelt__sparse_attn_forward_of(&one->args);
+    const struct smelt__attention call = smelt__sparse_attn_grad_attention(&one->spec, &one->args);
     double out[MOST_LISTED * H * V], sum = 0;
-    const struct smelt__sparse_attn_results results = {.out = out};
-    assert_int_equal(smelt__sparse_attn_reference(&one->spec, &forward, one->listed,
-                                                  one->listed_count, &results),
-                     0);
+    const struct smelt__attention_results results = {.out = out};
+    assert_int_equal(smelt__attention_forward(&call, one->listed, one->listed_count, &results), 0);
     for (int64_t i = 0; i < one->listed_count; i++)
         for (int k = 0; k < H * V; k++)
             sum += out[i * H * V + k] *
@@ -297,10 +294,10 @@ static double loss(const struct random_case *one) {
 /* lse, and an out in bf16 whose product with grad_out is exact; gradients depend on out only
  * through it. Each column compensates the previous ones' remainder. */
 static void run_forward(struct random_case *one) {
-    const smelt_sparse_attn_args forward = smelt__sparse_attn_forward_of(&one->args);
+    const struct smelt__attention call = smelt__sparse_attn_grad_attention(&one->spec, &one->args);
     double out[B * T * H * V], lse[B * T * H];
-    const struct smelt__sparse_attn_results results = {.out = out, .lse = lse};
-    assert_int_equal(smelt__sparse_attn_reference(&one->spec, &forward, NULL, B * T, &results), 0);
+    const struct smelt__attention_results results = {.out = out, .lse = lse};
+    assert_int_equal(smelt__attention_forward(&call, NULL, B * T, &results), 0);
     for (int row = 0; row < B * T * H; row++) {
         double left = 0;
         one->lse[row] = (float)lse[row];
@@ -336,9 +333,9 @@ static const double TOLERANCE = 5e-6;
 
 static void expect_dq(struct random_case *one, int64_t *compared) {
     double dq[MOST_LISTED * H * Q], cancelled[MOST_LISTED * H];
-    const struct smelt__sparse_attn_row_grads results = {.grads = dq, .cancelled = cancelled};
+    const struct smelt__row_grads results = {.grads = dq, .cancelled = cancelled};
     assert_int_equal(
-        smelt__sparse_attn_dq(&one->spec, &one->args, one->listed, one->listed_count, &results), 0);
+        sparse_attn_dq(&one->spec, &one->args, one->listed, one->listed_count, &results), 0);
     for (int64_t i = 0; i < one->listed_count; i++) {
         int times = 0; /* each occurrence gives the query's dq */
         for (int64_t k = 0; k < one->listed_count; k++)
@@ -355,11 +352,11 @@ static void expect_dq(struct random_case *one, int64_t *compared) {
 static void expect_dkv(struct random_case *one, int64_t *compared) {
     double dkv[B * S * Q], cancelled[B * S];
     int64_t keys[B * S];
-    const struct smelt__sparse_attn_row_grads results = {.grads = dkv, .cancelled = cancelled};
+    const struct smelt__row_grads results = {.grads = dkv, .cancelled = cancelled};
     for (int i = 0; i < B * S; i++)
         keys[i] = B * S - 1 - i;
-    assert_int_equal(smelt__sparse_attn_dkv(&one->spec, &one->args, one->listed, one->listed_count,
-                                            keys, B * S, &results),
+    assert_int_equal(sparse_attn_dkv(&one->spec, &one->args, one->listed, one->listed_count, keys,
+                                     B * S, &results),
                      0);
     for (int i = 0; i < B * S; i++)
         for (int d = 0; d < Q; d++) {
@@ -374,8 +371,8 @@ static void expect_dsink(struct random_case *one) {
     for (int head = 0; head < H; head++) {
         const float kept = one->sink[head];
         double got, terms, far, near;
-        assert_int_equal(smelt__sparse_attn_dsink(&one->spec, &one->args, one->listed,
-                                                  one->listed_count, head, &got, &terms),
+        assert_int_equal(sparse_attn_dsink(&one->spec, &one->args, one->listed, one->listed_count,
+                                           head, &got, &terms),
                          0);
         assert_true(fabs(got) <= terms * (1 + 1e-12));
         if (isinf(kept)) { /* out does not depend on an infinite sink: it is 0, or there is no
@@ -415,10 +412,10 @@ TEST(test_strides) {
     struct random_case one;
     uint16_t grad_out[B * T * H * (V + 3)];
     double packed[B * T * H * Q], got[H * Q];
-    const struct smelt__sparse_attn_row_grads all = {.grads = packed}, some = {.grads = got};
+    const struct smelt__row_grads all = {.grads = packed}, some = {.grads = got};
     draw_case(&one, 2);
     run_forward(&one);
-    assert_int_equal(smelt__sparse_attn_dq(&one.spec, &one.args, NULL, B * T, &all), 0);
+    assert_int_equal(sparse_attn_dq(&one.spec, &one.args, NULL, B * T, &all), 0);
     memset(grad_out, 0xff, sizeof grad_out);
     for (int b = 0; b < B; b++) /* tokens outside heads outside batches */
         for (int t = 0; t < T; t++)
@@ -430,7 +427,7 @@ TEST(test_strides) {
     one.args.grad_out.strides[1] = H * B * (V + 3);
     one.args.grad_out.strides[2] = B * (V + 3);
     for (int64_t query = 0; query < B * T; query++) {
-        assert_int_equal(smelt__sparse_attn_dq(&one.spec, &one.args, &query, 1, &some), 0);
+        assert_int_equal(sparse_attn_dq(&one.spec, &one.args, &query, 1, &some), 0);
         assert_memory_equal(got, packed + query * H * Q, sizeof got);
     }
 }

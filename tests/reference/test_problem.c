@@ -2,12 +2,14 @@
 #include <math.h>
 
 #include "../unit/test.h"
+#include "harness/attention.h"
 #include "harness/lists.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/operators.h"
+#include "sparse_attn_calls.h"
 
 static uint64_t seed;
-static const struct smelt__sparse_attn_spec spec = {
+static const struct smelt__attention_spec spec = {
     .heads = 4, .dqk = 128, .dv = 64, .topk = 48, .sink = 1};
 
 static void make(struct smelt__problem *problem, const struct smelt__problem_options *options) {
@@ -165,9 +167,9 @@ TEST(test_normal_and_spiky) {
         struct smelt__problem problem;
         struct smelt__problem_options options = {.seed = seed, .tokens = 20, .spiky = spiky};
         double max_abs[20];
-        struct smelt__sparse_attn_results results = {NULL, NULL, NULL, max_abs, NULL};
+        struct smelt__attention_results results = {NULL, NULL, NULL, max_abs, NULL};
         make(&problem, &options);
-        assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 20, &results), 0);
+        assert_int_equal(sparse_attn_reference(&spec, problem.args, NULL, 20, &results), 0);
         for (int i = 0; i < 20; i++)
             largest[spiky] = fmax(largest[spiky], max_abs[i]);
         for (size_t i = 0; i < problem.buffers[SMELT__SPARSE_ATTN_Q].elements && !spiky; i++) {

@@ -3,9 +3,11 @@
 #include <math.h>
 
 #include "../unit/test.h"
+#include "harness/attention.h"
 #include "harness/random.h"
-#include "harness/sparse_attn.h"
+#include "ops/sparse_attn_table.h"
 #include "reference/operators.h"
+#include "sparse_attn_calls.h"
 
 enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
 
@@ -14,7 +16,7 @@ enum { DV = 4, DQK = 6, MAX_HEADS = 3, MAX_WIDTH = 8, ROWS = 4 };
 /* One query, one head, q = (1, 0, 0, 0, 0, 2), scale 0.5; rows whose scores are 0.5 * (first + 2 *
  * last). */
 struct tiny {
-    struct smelt__sparse_attn_spec spec;
+    struct smelt__attention_spec spec;
     smelt_sparse_attn_args args;
     uint16_t q[DQK], kv[ROWS][DQK];
     int32_t indices[MAX_WIDTH], topk_length;
@@ -27,7 +29,7 @@ static void tiny_make(struct tiny *tiny, const int32_t *indices, int width) {
     static const float kv[ROWS][DQK] = {
         {2, 1, 0, -1, 9, 1}, {4, 3, 2, 1, 9, 0}, {0, 8, -8, 0, 9, 1}, {-6, 1, 1, 1, 9, 1}};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (struct smelt__sparse_attn_spec){0};
+    tiny->spec = (struct smelt__attention_spec){0};
     tiny->spec.heads = 1;
     tiny->spec.dqk = DQK;
     tiny->spec.dv = DV;
@@ -53,11 +55,11 @@ static void assert_close(double got, double expected, double tolerance) {
 }
 
 static void tiny_run(struct tiny *tiny) {
-    struct smelt__sparse_attn_results results = {.out = tiny->out,
-                                                 .lse = &tiny->lse,
-                                                 .max_logits = &tiny->max_logit,
-                                                 .max_abs = &tiny->max_abs};
-    assert_int_equal(smelt__sparse_attn_reference(&tiny->spec, &tiny->args, NULL, 1, &results), 0);
+    struct smelt__attention_results results = {.out = tiny->out,
+                                               .lse = &tiny->lse,
+                                               .max_logits = &tiny->max_logit,
+                                               .max_abs = &tiny->max_abs};
+    assert_int_equal(sparse_attn_reference(&tiny->spec, &tiny->args, NULL, 1, &results), 0);
 }
 
 static void expect(const struct tiny *tiny, double lse, double out0, double out1, double out2,
@@ -198,7 +200,7 @@ TEST(test_bf16) {
 static void stream_head(const struct smelt__problem *problem, const smelt_sparse_attn_args *a,
                         int64_t batch, int64_t token, int head, long double *out,
                         long double *lse) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
+    const struct smelt__attention_spec *spec = problem->spec;
     const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
     const float *sinks = a->sink.data;
     const uint16_t *q = a->q.data;
@@ -239,7 +241,7 @@ static int close_enough(long double a, double b) {
 }
 
 static void compare_problem(const struct smelt__problem *problem) {
-    const struct smelt__sparse_attn_spec *spec = problem->spec;
+    const struct smelt__attention_spec *spec = problem->spec;
     int heads = spec->heads, dv = spec->dv;
     smelt_sparse_attn_args resolved;
     memcpy(&resolved, problem->args, sizeof resolved);
@@ -247,8 +249,8 @@ static void compare_problem(const struct smelt__problem *problem) {
     smelt__sparse_attn_resolve_strides(spec, &resolved);
     double *out = malloc((size_t)(queries * heads * (dv + 2)) * sizeof *out);
     assert_non_null(out);
-    struct smelt__sparse_attn_results results = {out, out + queries * heads * dv, NULL, NULL, NULL};
-    assert_int_equal(smelt__sparse_attn_reference(spec, problem->args, NULL, queries, &results), 0);
+    struct smelt__attention_results results = {out, out + queries * heads * dv, NULL, NULL, NULL};
+    assert_int_equal(sparse_attn_reference(spec, problem->args, NULL, queries, &results), 0);
     for (int64_t at = 0; at < queries * heads; at++) {
         long double expected[256], lse;
         int64_t query = at / heads;
@@ -267,7 +269,7 @@ TEST(test_against_streaming) {
     for (uint64_t i = 0; i < 60; i++) {
         struct smelt__random random = smelt__random_at(seed, 0, i);
         struct smelt__problem problem;
-        struct smelt__sparse_attn_spec spec = {0};
+        struct smelt__attention_spec spec = {0};
         struct smelt__problem_options options = {.seed = seed + i};
         spec.heads = 1 + (int)smelt__random_below(&random, MAX_HEADS + 2);
         spec.dv = 16 * (1 + (int)smelt__random_below(&random, 8));
@@ -293,17 +295,17 @@ TEST(test_against_streaming) {
 /* Computing selected queries gives the same results as computing all, in the requested order. */
 TEST(test_some_queries) {
     struct smelt__problem problem;
-    struct smelt__sparse_attn_spec spec = {.heads = 2, .dqk = 64, .dv = 64, .topk = 8};
+    struct smelt__attention_spec spec = {.heads = 2, .dqk = 64, .dv = 64, .topk = 8};
     struct smelt__problem_options options = {.seed = seed, .batches = 2, .tokens = 3};
     assert_int_equal(smelt__problem_create(&problem, &smelt__harness_sparse_attn,
                                            &smelt__harness_sparse_attn.passes[0], &spec, &options),
                      0);
     const int64_t some[] = {5, 0, 3};
     double all_out[6 * 2 * 64], out[3 * 2 * 64], all_lse[6 * 2], lse[3 * 2];
-    struct smelt__sparse_attn_results all = {all_out, all_lse, NULL, NULL, NULL};
-    struct smelt__sparse_attn_results results = {out, lse, NULL, NULL, NULL};
-    assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, NULL, 6, &all), 0);
-    assert_int_equal(smelt__sparse_attn_reference(&spec, problem.args, some, 3, &results), 0);
+    struct smelt__attention_results all = {all_out, all_lse, NULL, NULL, NULL};
+    struct smelt__attention_results results = {out, lse, NULL, NULL, NULL};
+    assert_int_equal(sparse_attn_reference(&spec, problem.args, NULL, 6, &all), 0);
+    assert_int_equal(sparse_attn_reference(&spec, problem.args, some, 3, &results), 0);
     for (int i = 0; i < 3; i++) {
         assert_memory_equal(lse + i * 2, all_lse + some[i] * 2, 2 * sizeof *lse);
         assert_memory_equal(out + i * 128, all_out + some[i] * 128, 128 * sizeof *out);

@@ -13,7 +13,7 @@ enum { HEADS = 2, DQK = 4, ROWS = 3, WIDTH = 6 };
 /* One query of two heads, (1, 0, ...) and (0, 2, ...), at scale 0.5; rows whose scores are half of
  * their first number, and their second one. */
 struct tiny {
-    struct smelt__sparse_scores_spec spec;
+    struct smelt__attention_spec spec;
     smelt_sparse_scores_args args;
     uint16_t q[HEADS][DQK], kv[ROWS][DQK];
     int32_t indices[WIDTH], topk_length;
@@ -24,7 +24,7 @@ static void tiny_make(struct tiny *tiny) {
     static const float kv[ROWS][DQK] = {{2, 1, 9, 9}, {4, -1, 9, 9}, {0, 0, 9, 9}};
     static const int32_t indices[WIDTH] = {2, -1, 0, ROWS, 1, 0};
     memset(tiny, 0, sizeof *tiny);
-    tiny->spec = (struct smelt__sparse_scores_spec){0};
+    tiny->spec = (struct smelt__attention_spec){0};
     tiny->spec.heads = HEADS;
     tiny->spec.dqk = DQK;
     tiny->spec.topk = WIDTH;
@@ -49,8 +49,8 @@ static void tiny_make(struct tiny *tiny) {
 
 static void expect(const struct tiny *tiny, const double expected[WIDTH]) {
     double target[WIDTH], largest;
-    assert_int_equal(smelt__sparse_scores_reference(&tiny->spec, &tiny->args, 0, target, &largest),
-                     0);
+    const struct smelt__attention call = smelt__sparse_scores_attention(&tiny->spec, &tiny->args);
+    assert_int_equal(smelt__attention_target(&call, 0, 0, target, &largest), 0);
     for (int i = 0; i < WIDTH; i++)
         if (fabs(target[i] - expected[i]) > 1e-12)
             fail_msg("slot %d: %.15g, not %.15g", i, target[i], expected[i]);
@@ -86,7 +86,7 @@ TEST(with_sink) {
 /* A problem's lse is attention's: without a sink each head's probabilities add up to 1. */
 TEST(heads_add_up) {
     enum { QUERIES = 6, SLOTS = 40 };
-    const struct smelt__sparse_scores_spec spec = {.heads = 3, .dqk = 64, .dv = 64, .topk = SLOTS};
+    const struct smelt__attention_spec spec = {.heads = 3, .dqk = 64, .dv = 64, .topk = SLOTS};
     for (int lists = 0; lists <= SMELT__LISTS_ADVERSARIAL; lists++) {
         const struct smelt__problem_options options = {.seed = 7,
                                                        .batches = 2,
@@ -101,9 +101,9 @@ TEST(heads_add_up) {
                          0);
         for (int query = 0; query < QUERIES; query++) {
             double target[SLOTS], largest, sum = 0;
-            smelt_sparse_scores_args args = *(smelt_sparse_scores_args *)problem.args;
-            assert_int_equal(smelt__sparse_scores_reference(&spec, &args, query, target, &largest),
-                             0);
+            const struct smelt__attention call =
+                smelt__sparse_scores_attention(&spec, problem.args);
+            assert_int_equal(smelt__attention_target(&call, query, 0, target, &largest), 0);
             for (int i = 0; i < SLOTS; i++)
                 sum += target[i];
             assert_true(sum == 0 || fabs(sum - spec.heads) < 1e-5);
