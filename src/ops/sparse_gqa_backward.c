@@ -1,22 +1,25 @@
 /*
  * sparse_gqa's backward pass: the rows' statistics, the reverse index of the lists, dq by query, dk and
- * dv by key into fp32 sums, and these converted to the caller's tensors.
+ * dv by key into fp32 sums, and these converted to the caller's tensors. With large blocks the kernel of
+ * keys is block-stationary: as in the forward pass (sparse_gqa_block.c) queries are processed in chunks,
+ * for each the reverse index, that kernel, and the two that add its partial results.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_gqa.h"
+#include "codegen/families/sparse_gqa_block.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
-#include "ops/sparse_gqa_block_grad.h"
-#include "ops/sparse_gqa_call.h"
-#include "ops/sparse_gqa_index.h"
+#include "ops/sparse_gqa.h"
 #include "runtime/log.h"
 
 /* clang-format off */
+#include "sparse_gqa_bwd_keys.block.params.h"
 #include "sparse_gqa_bwd_keys.few.params.h"
+#include "sparse_gqa_sums.params.h"
 /* clang-format on */
 
 enum {
@@ -24,7 +27,10 @@ enum {
     READS = 1,             /* reads of a head that take as long as an addition to a row */
     READS_BEYOND_L2 = 4,   /* the same if the sums exceed the L2 cache */
     MOST_SLOTS = 1 << 30,  /* with more there may be no reverse index */
-    ELEMENT = 2            /* bytes */
+    SUM_WARPS = 8,         /* of a thread block of sparse_gqa_sums, pass queries: a unit each */
+    PART_KEYS = 64,        /* of a warpgroup of the block-stationary kernel */
+    SUM_VECTORS = 4,       /* of a thread block of sparse_gqa_sums, pass keys */
+    VECTOR_COLUMNS = 8,
 };
 
 /* A call: the spec's numbers, and where its arrays are in the workspace. */
@@ -37,34 +43,20 @@ struct backward {
     int64_t keys;    /* rows of dk */
     size_t statistics, dsink_parts, dk, dv_sums;
     struct smelt__gqa_index index;
-    int one_kernel;                     /* 1: sparse_gqa_bwd sums dk and dv, too */
-    int is_few;                         /* 1: a launch of sparse_gqa_bwd_keys takes a range */
-    int64_t range;                      /* of queries; chunks of the index in it */
-    int is_block;                       /* 1: the kernel of keys is block-stationary */
-    struct smelt__gqa_block_grad block; /* then, instead of the index */
+    int one_kernel; /* 1: sparse_gqa_bwd sums dk and dv, too */
+    int is_few;     /* 1: a launch of sparse_gqa_bwd_keys takes a range */
+    int64_t range;  /* of queries; chunks of the index in it */
+    /* 1: the kernel of keys is block-stationary, and the index is of a chunk: entries at once. */
+    int is_block;
+    int64_t chunk, units;             /* units of an entry and slot */
+    int list_heads;                   /* KV heads that share a list */
+    size_t dq_partials, key_partials; /* in the workspace */
     size_t bytes;
 };
 
-/* What the block-stationary kernels need. */
-static void set_block(struct backward *backward) {
-    const struct smelt__kernel *const by_key = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS];
-    const int sm90 = strcmp(by_key->plan.variant, "sm90") == 0;
-    backward->is_block = sm90 && backward->index.granularity >= SMELT__SPARSE_GQA_BLOCK;
-    backward->is_few = sm90 && !backward->is_block;
-    backward->block = (struct smelt__gqa_block_grad){
-        .context = backward->call->op->context,
-        .spec = &backward->call->op->spec,
-        .index = backward->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT,
-        .keys = by_key,
-        .queries = backward->queries,
-        .batches = backward->args->batches,
-        .rows = backward->args->rows,
-        .width = backward->args->width,
-    };
-    if (backward->is_block) {
-        backward->block.query_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS];
-        backward->block.key_sums = backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS];
-    }
+static const struct smelt__sparse_gqa_block_launch *launch_of(const struct backward *backward) {
+    return smelt__sparse_gqa_block_launch(
+        &backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS]->plan);
 }
 
 /* Whether sparse_gqa_bwd adds to the sums of dk and dv. For each slot it adds to the rows of a block,
@@ -85,7 +77,7 @@ static int sums_by_query(const struct backward *backward) {
 static smelt_status place_index(struct backward *backward, size_t *end) {
     const int64_t group = backward->heads / backward->kv_heads;
     const int64_t entries =
-        SMELT__CUT_RANGE_BYTES / (group * (backward->dqk + backward->dv) * ELEMENT);
+        SMELT__CUT_RANGE_BYTES / (group * (backward->dqk + backward->dv) * SMELT__GQA_ELEMENT);
     const smelt_status status = smelt__gqa_index_place(&backward->index, end);
     if (status != SMELT_OK || !backward->is_few)
         return status;
@@ -99,6 +91,30 @@ static smelt_status place_index(struct backward *backward, size_t *end) {
                            backward->queries, group, backward->args->width, backward->args->rows);
     backward->range = entries / chunk < 1 ? 1 : entries / chunk < most ? entries / chunk : most;
     return SMELT_OK;
+}
+
+/* The chunks of queries, the index of one, and the partial results of the block-stationary kernel. */
+static smelt_status place_chunks(struct backward *backward, size_t *end) {
+    const struct smelt__sparse_gqa_block_launch *const launch = launch_of(backward);
+    struct smelt__gqa_index *const index = &backward->index;
+    const size_t unit_bytes =
+        (size_t)SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * (size_t)backward->dqk;
+    backward->units = (int64_t)backward->kv_heads * launch->units;
+    backward->chunk = smelt__gqa_chunk_of(backward->queries,
+                                          (int64_t)unit_bytes * backward->units * index->width);
+    backward->list_heads = backward->kv_heads / index->groups;
+    index->entries = backward->chunk;
+    index->segment = launch->segment;
+    index->with_pairs = 1;
+    const smelt_status status = smelt__gqa_index_place(index, end);
+    const int64_t slots = backward->chunk * index->groups * index->width;
+    const int64_t items = (index->lists + slots / index->segment) * backward->list_heads;
+    backward->dq_partials =
+        smelt__workspace_place(end, backward->chunk * index->width * backward->units, unit_bytes);
+    backward->key_partials = smelt__workspace_place(
+        end, items * launch->warpgroups,
+        (size_t)(PART_KEYS * (backward->dqk + backward->dv)) * sizeof(float));
+    return status;
 }
 
 static smelt_status place(const struct smelt__call *call, struct backward *backward) {
@@ -131,7 +147,10 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .segment = backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT,
         .with_queries = 1,
     };
-    set_block(backward);
+    const struct smelt__plan *by_key = &backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS]->plan;
+    const int sm90 = strcmp(by_key->variant, "sm90") == 0;
+    backward->is_block = sm90 && backward->index.granularity >= SMELT__SPARSE_GQA_BLOCK;
+    backward->is_few = sm90 && !backward->is_block;
     backward->one_kernel = sums_by_query(backward);
     size_t end = 0;
     const int64_t parts = smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
@@ -141,11 +160,9 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     backward->dk = smelt__workspace_place(&end, backward->keys * backward->dqk, sizeof(float));
     backward->dv_sums = smelt__workspace_place(&end, backward->keys * backward->dv, sizeof(float));
     smelt_status placed = SMELT_OK;
-    if (backward->one_kernel)
-        placed = SMELT_OK;
-    else if (backward->is_block)
-        placed = smelt__gqa_block_grad_place(&backward->block, &end);
-    else if (backward->queries > 0 && backward->keys > 0)
+    if (backward->is_block && !backward->one_kernel)
+        placed = place_chunks(backward, &end);
+    else if (!backward->one_kernel && backward->queries > 0 && backward->keys > 0)
         placed = place_index(backward, &end);
     backward->bytes = end;
     return placed;
@@ -226,33 +243,114 @@ static smelt_status clear_sums(const struct backward *backward) {
                              1, backward->call->stream);
 }
 
-/* dq, and the sums of dk and dv, block-stationary. */
-static smelt_status launch_blocks(const struct backward *backward) {
-    const smelt_sparse_gqa_grad_args *args = backward->args;
+static smelt_status launch_rows(const struct backward *backward) {
     const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
-    const struct smelt__gqa_block_grad_args of = {
-        .work = rows.work,
-        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
-        .q = &args->q,
-        .k = &args->k,
-        .v = &args->v,
-        .grad_out = &args->grad_out,
-        .dq = &args->dq,
-        .statistics = rows.statistics,
+    return launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+                      smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
+}
+
+/* ---- block-stationary ------------------------------------------------------------------------ */
+
+static smelt_status fill_blocks(const struct backward *backward,
+                                const struct sparse_gqa_lists_params *index,
+                                struct sparse_gqa_bwd_block_params *params) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const smelt_context *const context = backward->call->op->context;
+    const int64_t tokens = args->tokens, batches = args->batches, dqk = backward->dqk;
+    const int64_t heads = backward->heads, kv_heads = backward->kv_heads, dv = backward->dv;
+    const int box_heads = launch_of(backward)->box_heads, block = backward->index.granularity;
+    const struct smelt__gqa_map_source tiles[] = {
+        {"q", &args->q, dqk, heads, tokens, batches, box_heads, 1},
+        {"grad_out", &args->grad_out, dv, heads, tokens, batches, box_heads, 1}};
+    const struct smelt__gqa_map_source blocks[] = {
+        {"k", &args->k, dqk, kv_heads, args->rows, batches, 1, block},
+        {"v", &args->v, dv, kv_heads, args->rows, batches, 1, block}};
+    *params = (struct sparse_gqa_bwd_block_params){
+        .items = smelt__gqa_items(&backward->index, index),
+        .queries = index->queries,
+        .statistics = at(backward, backward->statistics),
+        .dq_partials = at(backward, backward->dq_partials),
+        .key_partials = at(backward, backward->key_partials),
+        .scale = args->scale,
+    };
+    smelt_status status = smelt__gqa_map_make(context, &tiles[0], &params->q_map);
+    if (status == SMELT_OK)
+        status = smelt__gqa_map_make(context, &tiles[1], &params->grad_out_map);
+    if (status == SMELT_OK)
+        status = smelt__gqa_source_make(context, &blocks[0], &params->k);
+    return status == SMELT_OK ? smelt__gqa_source_make(context, &blocks[1], &params->v) : status;
+}
+
+/* The sums of dq, and of dk and dv if there are lists. */
+static smelt_status launch_sums(const struct backward *backward,
+                                const struct sparse_gqa_lists_params *index) {
+    const smelt_sparse_gqa_grad_args *const args = backward->args;
+    const struct sparse_gqa_sums_params params = {
+        .work = index->work,
+        .places = index->places,
+        .dq_partials = at(backward, backward->dq_partials),
+        SMELT__TENSOR_BTH(dq, args->dq),
+        .first = index->first,
+        .entries = index->entries,
+        .items = index->items,
+        .key_partials = at(backward, backward->key_partials),
         .dk_sums = at(backward, backward->dk),
         .dv_sums = at(backward, backward->dv_sums),
-        .scale = args->scale,
-        .free_multiprocessors = args->free_multiprocessors,
-        .workspace = args->workspace,
-        .stream = backward->call->stream,
+        .blocks = index->blocks,
+        .rows = (int)args->rows,
+        .adds = index->first > 0,
+        .lists = (int)backward->index.lists,
     };
-    smelt_status status = smelt__gqa_block_grad_check(&backward->block, &of);
-    if (status == SMELT_OK)
-        status =
-            launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-                       smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
-    return status == SMELT_OK ? smelt__gqa_block_grad_launch(&backward->block, &of) : status;
+    const int64_t blocks = backward->index.lists * backward->list_heads *
+                           (backward->index.granularity / PART_KEYS) *
+                           ((backward->dqk + backward->dv) / VECTOR_COLUMNS / SUM_VECTORS);
+    const smelt_status status =
+        smelt__gqa_launch(backward->call, backward->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS],
+                          smelt__divide_up(index->entries * backward->units, SUM_WARPS),
+                          args->free_multiprocessors, &params);
+    return status == SMELT_OK && blocks > 0
+               ? launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
+                            blocks < INT32_MAX ? blocks : INT32_MAX, &params)
+               : status;
 }
+
+static smelt_status launch_chunk(const struct backward *backward,
+                                 const struct sparse_gqa_lists_params *index,
+                                 const struct sparse_gqa_bwd_block_params *main) {
+    smelt_status status =
+        smelt__gqa_launch_index(backward->call, &backward->index,
+                                backward->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT, index);
+    if (status == SMELT_OK && backward->index.lists > 0)
+        status =
+            smelt__gqa_launch(backward->call, backward->kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS],
+                              INT32_MAX, backward->args->free_multiprocessors, main);
+    return status == SMELT_OK ? launch_sums(backward, index) : status;
+}
+
+/* dq, and the sums of dk and dv. What may be refused comes before the first launch. */
+static smelt_status launch_blocks(const struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const struct work_params work = work_of(backward);
+    const struct gqa_lists_params lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args);
+    struct sparse_gqa_bwd_block_params main;
+    smelt_status status = SMELT_OK;
+    for (int64_t first = 0; first < backward->queries && status == SMELT_OK;
+         first += backward->chunk) {
+        const int64_t left = backward->queries - first;
+        const struct sparse_gqa_lists_params index = smelt__gqa_index_params(
+            &backward->index, &work, &lists, first, left < backward->chunk ? left : backward->chunk,
+            args->workspace);
+        if (first == 0 && backward->index.lists > 0)
+            status = fill_blocks(backward, &index, &main);
+        if (status == SMELT_OK && first == 0)
+            status = launch_rows(backward);
+        if (status == SMELT_OK)
+            status = launch_chunk(backward, &index, &main);
+    }
+    return status;
+}
+
+/* ---- other kernels --------------------------------------------------------------------------- */
 
 /* dk and dv by key, range by range of the index. */
 static smelt_status launch_ranges(const struct backward *backward,
@@ -277,10 +375,9 @@ static smelt_status launch_ranges(const struct backward *backward,
     return status;
 }
 
-/* The same, dq by query, and with it or by key the others. */
+/* dq by query, and with it or by key the sums of dk and dv. */
 static smelt_status launch_queries(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
-    const struct sparse_attn_bwd_rows_params rows = rows_params(backward);
     const struct sparse_gqa_bwd_params params = main_params(backward);
     struct sparse_gqa_bwd_params query_params = params;
     const struct smelt__kernel *const by_query =
@@ -289,9 +386,7 @@ static smelt_status launch_queries(const struct backward *backward) {
     const int64_t free_multiprocessors = args->free_multiprocessors;
     if (!backward->one_kernel)
         query_params.dk = query_params.dv = NULL;
-    smelt_status status =
-        launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-                   smelt__divide_up(backward->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &rows);
+    smelt_status status = launch_rows(backward);
     if (status == SMELT_OK)
         status =
             launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES,

@@ -1,5 +1,5 @@
-/* See sparse_gqa_index.h. */
-#include "ops/sparse_gqa_index.h"
+/* The reverse index of sparse_gqa's lists: its arrays in the workspace, and its launch. */
+#include "ops/sparse_gqa.h"
 
 #include <inttypes.h>
 

@@ -2,7 +2,7 @@
 #include "smelt/sparse_gqa_scores.h"
 
 #include "codegen/families/sparse_gqa.h"
-#include "ops/sparse_gqa_call.h"
+#include "ops/sparse_gqa.h"
 
 static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_args *args,
                                                 const struct smelt__sparse_attn_call *fields,
