@@ -48,4 +48,4 @@ format:
 	@scripts/format.sh --fix
 
 clean:
-	rm -rf build build-asan build-tsan build-clang build-fuzz
+	rm -rf build build-python build-asan build-tsan build-clang build-fuzz

@@ -24,12 +24,19 @@ fi
 
 # The bytecode of what the tests import is kept: without it, importing PyTorch takes twice as long.
 unset PYTHONDONTWRITEBYTECODE
-# Without isolation, since the venv has the build's requirements. The library, not the emulator, is compiled
-# without optimization on CPU tensors: that takes less than half the time, and tests run in the emulator.
-plain=(-Csetup-args=-Doptimization=0 -Csetup-args=-Ddebug=false)
-[ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ] || plain=()
+# What build/ has compiled is not compiled again. Without it the library, not the emulator, is compiled without
+# optimization on CPU tensors: that takes less than half the time, and tests run in the emulator.
+plain=()
+if [ -f build/libsmelt.a ]; then
+    [ -d build-python ] || scripts/copy-build.sh build build-python
+    NINJA=$(command -v ninja || true) # another version would not read the copied log
+    export NINJA
+elif [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
+    plain=(-Csetup-args=-Doptimization=0 -Csetup-args=-Ddebug=false)
+fi
+# Without isolation, since the venv has the build's requirements.
 PATH=$venv/bin:$PATH "$python" -m pip wheel --quiet --disable-pip-version-check --no-build-isolation \
-    --no-deps --no-index --wheel-dir build/wheel.new -Cbuild-dir=build/python-package "${plain[@]}" .
+    --no-deps --no-index --wheel-dir build/wheel.new -Cbuild-dir=build-python "${plain[@]}" .
 rm -rf build/wheel
 mv build/wheel.new build/wheel
 "$python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall \

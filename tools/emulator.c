@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "emulator_folders.h"
 #include "harness/emulated.h"
 #include "tool.h"
 

@@ -7,7 +7,7 @@ import pytest
 from smelt_kernels import _runtime
 
 ROOT = pathlib.Path(__file__).parents[2]
-LIBRARIES = [ROOT / "build" / name for name in ("python-package/libsmelt.so", "libsmelt.so")]
+LIBRARIES = [ROOT / name / "libsmelt.so" for name in ("build-python", "build")]
 if not (ROOT / "bench" / "peers").exists():
     pytest.skip("bench/peers is not here", allow_module_level=True)
 

@@ -1,13 +1,15 @@
 #!/bin/bash
-# install.sh SOURCE_FOLDER: configures, builds and installs smelt under a new prefix, as a user does, and
-# checks the installed files. Builds the example with every command of README.md and docs/embedding.md, and
+# install.sh SOURCE_FOLDER BUILD_FOLDER: configures, builds and installs smelt under a new prefix, as a user does, and
+# checks the installed files. What BUILD_FOLDER has compiled with the same commands is not compiled again. Builds the example with every command of README.md and docs/embedding.md, and
 # runs it and the command from that prefix on the emulator, without LD_LIBRARY_PATH. Repeats this with the
 # static library only.
 set -euo pipefail
 export LC_ALL=C
 source=$1
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+build=$(mktemp -d "$2-install.XXXXXX")
+trap 'rm -rf "$work" "$build" "$build-moved"' EXIT
+"$source/scripts/copy-build.sh" "$2" "$build"
 unset LD_LIBRARY_PATH SMELT_EMULATOR SMELT_CUDA SMELT_NVRTC
 prefix=$work/prefix
 fail() {
@@ -25,16 +27,15 @@ END
 chmod +x "$work/bin/pkg-config"
 PATH=$work/bin:$PATH
 
-# install OPTION...: builds with these options, without optimisation for speed, and installs.
+# install OPTION...: builds with these options and installs.
 install() {
     rm -rf "$prefix"
-    if [ -d "$work/build" ]; then
-        set -- meson configure "$work/build" "$@"
+    if [ -f "$build/build.ninja" ]; then
+        set -- meson configure "$build" "$@"
     else
-        set -- meson setup "$work/build" "$source" --prefix="$prefix" --buildtype=plain \
-            -Dtests=false -Dtools="${TOOLS:-true}" "$@"
+        set -- meson setup "$build" "$source" --prefix="$prefix" -Dtests=false -Dtools="${TOOLS:-true}" "$@"
     fi
-    if ! { "$@" && ninja -C "$work/build" && meson install -C "$work/build" --no-rebuild --quiet; } \
+    if ! { "$@" && ninja -C "$build" kit && meson install -C "$build" --no-rebuild --quiet; } \
         >"$work/log" 2>&1; then
         tail -n 40 "$work/log"
         fail "$* and install"
@@ -51,8 +52,8 @@ needs_smelt() {
     readelf -d "$1" | grep -q 'NEEDED.*libsmelt\.so'
 }
 
-# build TEXT: runs a documented command on the example; `cc` is the compiler that is tested.
-build() {
+# compile TEXT: runs a documented command on the example; `cc` is the compiler that is tested.
+compile() {
     cc() { command ${COMPILER:-gcc} -std=c11 -Wall -Werror "$@"; }
     (cd "$work/program" && rm -f a.out && eval "$1") || fail "$1"
 }
@@ -126,8 +127,8 @@ while read -r text; do
     echo "documented: $text"
     case $text in
     *-static*) continue ;;
-    *rpath* | *libsmelt.a*) build "$text" ;;
-    *) LD_RUN_PATH=$(dirname "$(found libsmelt.so)") build "$text" ;;
+    *rpath* | *libsmelt.a*) compile "$text" ;;
+    *) LD_RUN_PATH=$(dirname "$(found libsmelt.so)") compile "$text" ;;
     esac
     case $text in
     *libsmelt.a*)
@@ -150,13 +151,13 @@ if [ "${TOOLS:-true}" = true ]; then
         find "$prefix" -path "*$completion" | grep -q . || fail "$completion is not installed"
     done
     mv "$prefix" "$work/moved"
-    mv "$work/build" "$work/build-moved" # so that the build folder cannot be found
+    mv "$build" "$build-moved" # so that the build folder cannot be found
     SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" check --emulate --queries 1 --schedules 1 \
         --lists random sparse_attn:heads=8,dqk=64,dv=64,topk=32 ||
         fail "the installed command does not find the emulator"
     SMELT_CACHE_DIR=$work/cache "$work/moved/bin/smelt" emulate -- "$work/static" ||
         fail "the installed command does not run a program on the emulator"
-    mv "$work/build-moved" "$work/build"
+    mv "$build-moved" "$build"
 fi
 
 # Only the static library: pkg-config --static gives all flags.
@@ -164,7 +165,7 @@ install -Ddefault_library=static
 [ -z "$(find "$prefix" -name 'libsmelt.so*')" ] || fail "the shared library is installed, too"
 text=$(commands docs/embedding.md | grep -e '--static' || fail "no command for --static")
 echo "static: $text"
-build "$text"
+compile "$text"
 ! needs_smelt "$work/program/a.out" || fail "needs the shared library"
 starts "$work/program/a.out" || fail "the program does not start"
 cmake_program "$version"
