@@ -5,9 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}
 programs=()
-for path in "$build"/tests/gpu/gpu_*; do
-    [ -x "$path" ] && [ ! -d "$path" ] && programs+=(--program "$(basename "$path")=$path")
+for path in emu/emu_chunked emu/micro/micro gpu/gpu_suite; do
+    programs+=(--program "$(basename "$path")=$build/tests/$path")
 done
 exec python3 tests/emu/mutation/mutate.py --smelt "$build/smelt" \
-    --emulator "$PWD/$build/src/emu/libsmelt_emu.so" --program "micro=$build/tests/emu/micro/micro" \
-    "${programs[@]}" "$@"
+    --emulator "$PWD/$build/src/emu/libsmelt_emu.so" "${programs[@]}" "$@"

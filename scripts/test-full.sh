@@ -13,8 +13,8 @@
 #
 # The mutants are a sample of each settled family (tests/emu/mutation/mutate.py), about an hour of one
 # processor; the other families are listed. --mutants passes options to mutate.py: '--seed N' for another
-# sample, '--all' for every mutant of all families, about a day of one processor, '--shard I/N --json FILE'
-# for one of several machines' parts, whose results `mutate.py --merge FILE...` combines.
+# sample, '--all' for every mutant of all families, about a day of one processor, '--shard I/N' for one
+# of several machines' parts.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh

@@ -119,7 +119,8 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.groups = groups;
     layout.dkv.key_count = key_count;
     layout.dkv.key_stride =
-        (int)(smelt__divide_up(slots * backward->main.group_queries, KEY_STEP) * KEY_STEP);
+        (int)(smelt__divide_up(slots * backward->main.group_queries, SMELT__CUT_LIST_STEP) *
+              SMELT__CUT_LIST_STEP);
     if (shape->buckets && layout.queries > 0) {
         const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
         layout.partition = smelt__workspace_place(&layout.bytes, (int64_t)bytes, 1);

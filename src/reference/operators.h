@@ -198,22 +198,6 @@ int smelt__attention_dsink(const struct smelt__attention *call, const int64_t *q
 int smelt__attention_target(const struct smelt__attention *call, int64_t query, int64_t list,
                             double *target, double *max_abs);
 
-/* ---- sparse_attn: the partition of queries into buckets -------------------------------------- */
-
-/* The caller's arrays. */
-struct smelt__partition_lists {
-    int32_t *ranges;  /* [buckets][2]: a bucket's first entry in `list`, and their number */
-    int32_t *list;    /* query numbers by bucket, in the queries' order */
-    int32_t *extents; /* for each entry: 1 + the query's last valid slot, or 0 */
-};
-
-/*
- * Reads indices, topk_length and the query list of `args`. bounds[0..buckets): ascending; the last
- * bucket takes all other queries. Returns the number of entries in the list.
- */
-int64_t smelt__partition_reference(const smelt_sparse_attn_args *args, const int32_t *bounds,
-                                   int buckets, const struct smelt__partition_lists *lists);
-
 /* ---- dense_lse ------------------------------------------------------------------------------- */
 
 /* Dense attention over windows: what of an args struct says its scores. */

@@ -20,7 +20,7 @@ static const struct chunked {
     const char *arch, *spec;
     int launches; /* minimum per call, for three chunks */
     int runs;     /* runs, with different initial contents of the workspace; fewer for slow cases */
-    struct smelt__problem_options problem;
+    struct smelt__problem_options problem; /* far: lists of keys are as far apart, too */
 } cases[] = {
 /* clang-format off */
 #define DETERMINISTIC ",passes=backward,deterministic=1"
@@ -59,10 +59,22 @@ static const struct chunked {
     {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 9, 1,
      {.tokens = 7, .rows = 13000, .documents = 1, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 353000,
       .max_logits = 1, .topk_length = 1}},
+    /* Lists, masks, gradients and partial rows beyond 2^31 elements. */
+#define FAR .far = 1, .rows = 40
+    {"sm_80", "sparse_attn:heads=8,dqk=64,dv=64,topk=70" DETERMINISTIC, 12, 1,
+     {FAR, .tokens = 16, .width = 70, .workspace_limit = (int64_t)1 << 40}},
+    {"sm_90a", "sparse_attn:heads=24,dqk=512,dv=512,topk=40,passes=backward", 4, 1,
+     {FAR, .tokens = 19, .width = 40}},
+    {"sm_80", "indexer_bwd:heads=16,dim=64,topk=40,deterministic=1", 6, 1,
+     {FAR, .tokens = 37, .width = 37, .topk_length = 1}},
+    {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1", 6, 1,
+     {FAR, .tokens = 19, .width = 37}},
     /* clang-format on */
 };
 
-enum { CASES = sizeof cases / sizeof cases[0], MOST_RUNS = 3 };
+int smelt__cut_list_step;
+
+enum { CASES = sizeof cases / sizeof cases[0], MOST_RUNS = 3, FAR_STEP = 1 << 28 };
 
 static uint64_t count_launches(void) {
     struct emu_statistics statistics;
@@ -79,7 +91,8 @@ static int check(smelt_context *context, const struct chunked *one, uint64_t see
                                            .schedule_count = one->runs};
     struct smelt__check_result result;
     options.problem.seed = seed;
-    options.problem.strided = 1;
+    options.problem.strided = !options.problem.far;
+    smelt__cut_list_step = options.problem.far ? FAR_STEP : 64;
     const uint64_t before = count_launches();
     if (smelt__check_run(context, &options, &result) != 0) {
         printf("FAILED %s on %s: %s\n", one->spec, one->arch, result.message);
@@ -102,7 +115,8 @@ int main(int argc, char **argv) {
         smelt_context *context = NULL;
         if (argc > 1 && !strstr(cases[i].spec, argv[1]))
             continue;
-        if (second_device_context(devices, cases[i].arch, &context) != SMELT_OK)
+        if (second_device_context(cases[i].problem.far ? 1 : devices, cases[i].arch, &context) !=
+            SMELT_OK)
             break;
         failures += check(context, &cases[i], seed);
         smelt_context_destroy(&context);

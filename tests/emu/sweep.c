@@ -26,6 +26,10 @@ enum {
 /* Limit of a launch's multiplications; the emulator does about 100 million per second. */
 static const double MOST_WORK = 60e6;
 
+#ifdef SMELT__CUT_LIST_STEP
+int smelt__cut_list_step = 64;
+#endif
+
 static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
 enum { ARCHS = sizeof archs / sizeof archs[0] };
 

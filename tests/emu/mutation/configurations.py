@@ -2,10 +2,9 @@
 
 A file of families/ defines a family: the configurations of one template (the file's stem) or program. It sets
 CONFIGURATIONS, in an order in which the first catches most mutants; FILES: prefixes of the names of the mutated files,
-unless a configuration has its own; SAMPLE: the number of mutants in a full run, in place of FULL (mutate.py);
-UNSETTLED: why the samples omit the family, if its survivors have not all been judged; COVERAGE: the names of a few
-configurations that reach every statement: coverage.py runs them first, and fails if they do not. A new family is a new
-file; no other file lists families. Kernels without a file have the default: `smelt check` of their operator's example
+unless a configuration has its own; UNSETTLED: why the samples omit the family, if its survivors have not all been
+judged; COVERAGE: the names of a few configurations that reach every statement: coverage.py runs them first, and fails if
+they do not. A new family is a new file; no other file lists families. Kernels without a file have the default: `smelt check` of their operator's example
 with its standard problems, with gaps in every tensor, and with far strides.
 """
 
@@ -171,7 +170,6 @@ def load(path):
 class Family:
     name: str
     configurations: tuple
-    sample: int  # number of mutants in a full run; None: FULL of mutate.py
     unsettled: str  # why samples omit it; "": they do not
     coverage: tuple
 
@@ -190,8 +188,8 @@ def families(folder=FOLDER):
         files = getattr(module, "FILES", "")
         own = tuple(dataclasses.replace(c, family=path.stem, files=as_tuple(c.files or files))
                     for c in module.CONFIGURATIONS)
-        found.append(Family(path.stem, own, getattr(module, "SAMPLE", None),
-                            getattr(module, "UNSETTLED", ""), getattr(module, "COVERAGE", ())))
+        found.append(Family(path.stem, own, getattr(module, "UNSETTLED", ""),
+                            getattr(module, "COVERAGE", ())))
     return found
 
 
@@ -199,7 +197,7 @@ def default_family(name, operator, kernel):
     common = {"files": (f"templates/{name}.",), "family": name, "schedules": 1}
     checks = tuple(Check(name + ending, operator, kernel, options, **common)
                    for ending, options in (("", "--strided"), ("-kinds", ""), ("-far", "--far")))
-    return Family(name, checks, None, "", tuple(check.name for check in checks))
+    return Family(name, checks, "", tuple(check.name for check in checks))
 
 
 def all_families(tools, folder=FOLDER):

@@ -4,28 +4,22 @@ time, and each must be caught by the emulator or by the comparison with the refe
 
     mutate.py --smelt build/smelt [--emulator SO --program NAME=PATH ...] [--changed-since REV]
 
-A mutant is one change of the emitted text (operators.py) that can matter (harmless.py), at a line
-from templates/ or from the micro-kernels. Lines of templates/ptx are not mutated, since the emulator
-has its own version of them. A mutant is compiled and run in the configurations that have its line
-(configurations.py) until one catches it. They run in their listed order at first, later in the order
-of mutants caught per time. Known survivors (survivors.py) run only with --known. A line that an
-engine directive repeats is a separate site each time it is emitted.
+A mutant is one change of the emitted text (operators.py) that can matter (harmless.py), at a line from templates/
+(except templates/ptx, which the emulator replaces) or from the micro-kernels. It is compiled and run in the
+configurations that have its line (configurations.py) until one catches it, first in those that caught most mutants per
+time. Known survivors (survivors.py) run only with --known.
 
-Selection: --changed-since REV takes the mutants of lines that differ from a commit; authors of
-template changes use this. --full takes as many of each family as the family's file says, else at most
-FULL. --sample N draws N families, and of each a mutant of one of its configurations. Without these, all mutants run,
-which takes hours. Samples depend only on names and seed, so they are the same in each run, and an
-edit affects only mutants that it changes. --full and --sample skip, and name, families that are not
-settled yet (UNSETTLED gives the reason), unless --family asks for one or --all for everything.
+Selection: --changed-since REV takes the mutants of lines that differ from a commit; authors of template changes use
+this. --full takes FULL of each family. --sample N draws N families, and of each a mutant of one of its configurations.
+Without these, all mutants run, which takes hours. Samples depend only on names and seed, so an edit affects only mutants
+that it changes; they omit families with UNSETTLED unless --family asks for one.
 
-A new survivor shows a gap in the tests, or no test can catch it. Add a test or a filter, or accept
-it: --accept REASON adds this run's survivors to survivors.txt, and removes known survivors that were
-caught or no longer exist. A survivor fails the run, except with --sample, which changes of any
-template must pass: for each survivor RETRIES more mutants of its family run, and the family fails if
-most of these survive, too.
+A new survivor shows a gap in the tests, or no test can catch it. Add a test or a filter, or accept it: --accept REASON
+adds this run's survivors to survivors.txt, and removes known survivors that were caught or no longer exist. A survivor
+fails the run, except with --sample, which changes of any template must pass: for each survivor RETRIES more mutants of
+its family run, and the family fails if most of these survive, too.
 
-Exit status: 0 no new survivors (or few, of a sample); 1 some; 2 wrong use, or the kernels fail
-unchanged.
+Exit status: 0 no new survivors (or few, of a sample); 1 some; 2 wrong use, or the kernels fail unchanged.
 """
 
 import argparse
@@ -48,14 +42,13 @@ import survivors
 from configurations import STILLBORN
 from operators import find_all, find_mutants
 
-FULL = 100  # mutants of a family in a full run
+FULL = 60  # mutants of a family in a full run
 SLOWER = 3  # a mutant's limit of processor time, as a multiple of the unchanged kernel's time
 LEAST_SECONDS = 4
 WALL = 20  # the limit of elapsed time, as a multiple of that, since others run concurrently
 COMPILATION = 0.5  # seconds for the compilation, added to the unchanged kernel's time, which has none
 LONG = 3  # seconds: if the unchanged kernel takes more, a mutant runs under one schedule first
 RETRIES = 3  # further mutants of a family for each survivor of a sample
-BETWEEN_WRITES = 10  # seconds: a run that is killed leaves its results until then
 
 
 class CannotTell(Exception):
@@ -153,65 +146,43 @@ def run_timed(command, environment, folder, wall):
 
 
 class Order:
-    """Chooses the configuration that a mutant runs in next: the one most likely to catch it per time, by the earlier
-    mutants of the same function and family."""
+    """Chooses the configuration that a mutant runs in next: the one that caught most of its runs' mutants per time."""
 
     def __init__(self):
-        self.counts = collections.defaultdict(lambda: [0, 0])  # caught, run
-        self.lock = threading.Lock()
+        self.counts = collections.defaultdict(lambda: [1, 2])  # caught, run
 
-    def note(self, name, subject, caught):
-        with self.lock:
-            for key in ((subject, name[:2]), (subject, None)):
-                self.counts[key][0] += bool(caught)
-                self.counts[key][1] += 1
+    def note(self, subject, caught):
+        self.counts[subject][0] += bool(caught)
+        self.counts[subject][1] += 1
 
-    def chance(self, name, subject):
-        caught, run = self.counts.get((subject, None), (0, 0))
-        family = (caught + 1) / (run + 2)
-        caught, run = self.counts.get((subject, name[:2]), (0, 0))
-        return (caught + 2 * family) / (run + 2)
-
-    def sort(self, name, subjects):
+    def rank(self, subject):
         """In the given order while a configuration has no results."""
-        with self.lock:
-            return sorted(subjects, key=lambda s: 0 if s.cost is None else
-                          -self.chance(name, s) / (s.cost + COMPILATION))
+        caught, run = self.counts[subject]
+        return 0 if subject.cost is None else -caught / run / (subject.cost + COMPILATION)
 
 
-def fate(name, subjects, order, folder, schedules=None):
+def fate(name, subjects, order, folder):
     """Runs a mutant until it is caught: (caught by, configuration, message, seconds). "Caught by" is "" if it
     survives all, STILLBORN if it compiles nowhere."""
+    compiled, words, spent = False, "", 0.0
     with tempfile.TemporaryDirectory(dir=folder) as edited:
-        return find_fate(name, subjects, order, folder, schedules, edited)
-
-
-def stages(subject, schedules):
-    """The numbers of schedules of a mutant's consecutive runs; None: the configuration's."""
-    if schedules:
-        return (schedules,)
-    several = getattr(subject.configuration, "schedules", None) != 1
-    return (1, None) if several and subject.cost > LONG else (None,)
-
-
-def find_fate(name, subjects, order, folder, schedules, edited):
-    compiled = False
-    words, spent = "", 0.0
-    for subject in order.sort(name, subjects):
-        if not subject.has(name):
-            continue
-        subject.measure(folder)
-        text = subject.mutants[name].apply(subject.text)
-        for count in stages(subject, schedules):
-            caught, words, seconds = subject.run(text, folder, schedules=count, edited=edited)
-            spent += seconds
+        for subject in sorted(subjects, key=order.rank):
+            if not subject.has(name):
+                continue
+            subject.measure(folder)
+            text = subject.mutants[name].apply(subject.text)
+            # What takes long runs under one schedule first.
+            for count in (1, None) if subject.cost > LONG else (None,):
+                caught, words, seconds = subject.run(text, folder, schedules=count, edited=edited)
+                spent += seconds
+                if caught:
+                    break
+            if caught == STILLBORN:
+                continue
+            order.note(subject, caught)
             if caught:
-                break
-        if caught != STILLBORN:
-            order.note(name, subject, caught)
-        if caught and caught != STILLBORN:
-            return caught, subject.configuration.name, words, spent
-        compiled = compiled or not caught
+                return caught, subject.configuration.name, words, spent
+            compiled = True
     return "" if compiled else STILLBORN, "", words, spent
 
 
@@ -235,30 +206,13 @@ def draw(names, count, seed):
     return [name for name in names if name in chosen]
 
 
-def draw_shares(homes, count, seed):
-    """Draws `count` names, in equal shares for the families; larger families take what smaller ones lack. homes: {name:
-    family}."""
-    members = collections.defaultdict(list)
-    for name, family in homes.items():
-        members[family].append(name)
-    chosen = set()
-    # The smallest family first, so that the others share what it lacks.
-    for left, family in zip(range(len(members), 0, -1),
-                            sorted(members, key=lambda f: (len(members[f]), f))):
-        chosen.update(draw(members[family], (count - len(chosen)) // left, seed))
-    return [name for name in homes if name in chosen]
-
-
-def run_all(names, subjects, jobs, show, end=float("inf"), quick=()):
-    """fate() of each name, several concurrently; those not begun at the time `end` are omitted. quick: names that run
-    under one schedule."""
+def run_all(names, subjects, jobs, show, end=float("inf")):
+    """fate() of each name, several concurrently; those not begun at the time `end` are omitted."""
     results = {}
     order = Order()
 
     def one(name):
-        if time.monotonic() >= end:
-            return None
-        return fate(name, subjects, order, folder, schedules=1 if name in quick else None)
+        return fate(name, subjects, order, folder) if time.monotonic() < end else None
 
     with tempfile.TemporaryDirectory(prefix="smelt-mutants-") as folder, \
             concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -282,34 +236,12 @@ def place(mutant):
     return f"{mutant.file}:{mutant.line}:{mutant.column} in {mutant.function}"
 
 
-def table(results, mutants):
-    """The number of mutants by operator and what caught them."""
-    counts = collections.defaultdict(collections.Counter)
-    for name, (caught, _, _, _) in results.items():
-        counts[mutants[name].operator][caught or "SURVIVED"] += 1
-    total = sum(counts.values(), collections.Counter())
-    columns = sorted(total, key=lambda c: (c in (STILLBORN, "SURVIVED"), -total[c], c))
-    rows = [["operator", *columns, "all"]]
-    for operator in sorted(counts, key=lambda o: (-counts[o].total(), o)):
-        row = counts[operator]
-        rows.append([operator, *[str(row[c] or "") for c in columns], str(row.total())])
-    rows.append(["all", *[str(total[c]) for c in columns], str(total.total())])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:])]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
-
-
 def survivors_of(results):
     return [name for name, result in results.items() if not result[0]]
 
 
-def write_json(path, results, mutants, arguments, seconds):
+def write_json(path, results, mutants):
     document = {
-        "seed": arguments.seed, "sample": arguments.sample, "seconds": round(seconds, 1),
-        "sites": len(mutants), "run": len(results),
         "mutants": [{
             "file": mutants[n].file, "line": mutants[n].line, "column": mutants[n].column,
             "function": mutants[n].function, "text": mutants[n].line_text,
@@ -317,9 +249,7 @@ def write_json(path, results, mutants, arguments, seconds):
             "caught_by": r[0], "configuration": r[1], "words": r[2], "seconds": round(r[3], 2),
         } for n, r in results.items()],
     }
-    part = pathlib.Path(f"{path}.part")
-    part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    part.replace(path)
+    pathlib.Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def weak_families(again, homes):
@@ -333,7 +263,8 @@ def weak_families(again, homes):
 
 def report(results, mutants, known):
     alive = survivors_of(results)
-    print(table(results, mutants))
+    caught_by = collections.Counter(caught or "SURVIVED" for caught, *_ in results.values())
+    print(", ".join(f"{caught}: {count}" for caught, count in caught_by.most_common()))
     for name in alive:
         if name not in known:
             print(f"\nsurvived: {place(mutants[name])}\n  {mutants[name].line_text}\n  {name[3]}")
@@ -373,10 +304,8 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     configurations.add_tools(parser)
     parser.add_argument("--sample", type=int, default=0, help="this many mutants, drawn by --seed")
-    parser.add_argument("--full", action="store_true",
-                        help=f"{FULL} of each settled family, or as many as its file says")
-    parser.add_argument("--all", action="store_true",
-                        help="all mutants of all families, despite --sample and --full")
+    parser.add_argument("--full", action="store_true", help=f"{FULL} of each settled family")
+    parser.add_argument("--all", action="store_true", help="all mutants of all families, despite --sample and --full")
     parser.add_argument("--changed-since", metavar="REV",
                         help="the mutants of lines of templates that differ from this commit")
     parser.add_argument("--known", action="store_true", help="only the known survivors")
@@ -385,40 +314,12 @@ def parse_arguments():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--shard", metavar="I/N", help="part I of N of the mutants, from 0")
     parser.add_argument("--seconds", type=float, help="begin no mutant later than this")
-    parser.add_argument("--skip", action="append", default=[], metavar="JSON",
-                        help="a file of --json: its mutants are not run again")
-    parser.add_argument("--merge", action="append", default=[], metavar="JSON",
-                        help="run none: report these files of --json together")
     parser.add_argument("--only", help="only mutants whose file, function, line or change contains this text")
-    parser.add_argument("--again", help="a file of --json: only its survivors")
-    parser.add_argument("--family", action="append",
-                        help="a family, or a prefix of several; may be repeated")
+    parser.add_argument("--family", action="append", help="a family, or a prefix of several; may be repeated")
     parser.add_argument("--configuration", action="append", help="only this configuration; may be repeated")
     parser.add_argument("--json", help="write every mutant's result to this file")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     return parser.parse_args()
-
-
-def read_results(path):
-    """The entries of a file of --json: (a mutant's name, its result)."""
-    with open(path, encoding="utf-8") as file:
-        for m in json.load(file)["mutants"]:
-            yield (m["file"], m["function"], m["text"], f"{m['operator']}: {m['change']}"), m
-
-
-def names_in(path, wanted):
-    """The names of the mutants for which `wanted` holds."""
-    return {name for name, mutant in read_results(path) if wanted(mutant)}
-
-
-def merge(paths, chosen):
-    """Results as run_all returns them, for instance of the shards of a run on several machines."""
-    return {name: (m["caught_by"], m["configuration"], m["words"], m["seconds"])
-            for path in paths for name, m in read_results(path) if name in chosen}
-
-
-def survived(mutant):
-    return not mutant["caught_by"]
 
 
 HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
@@ -447,37 +348,20 @@ def changed_since(revision):
     return changed_lines(done.stdout)
 
 
-def shard(names, part):
-    index, count = map(int, part.split("/"))
-    # Adjacent mutants take about as long, so they are dealt out in turn.
-    return names[index::count]
-
-
-def choose(homes, families, known, mutants, arguments):
+def choose(homes, known, mutants, arguments):
     """The names to run. homes: {name: family}."""
     names = [n for n in homes if (n in known) == arguments.known]
-    if arguments.again:
-        wanted = names_in(arguments.again, survived)
-        names = [n for n in homes if n in wanted]
-    for path in arguments.skip:
-        done = names_in(path, lambda mutant: True)
-        names = [n for n in names if n not in done]
     if arguments.only:
         names = [n for n in names if arguments.only in " | ".join(n)]
     if arguments.changed_since:
         lines = changed_since(arguments.changed_since)
         names = [n for n in names if (mutants[n].file, mutants[n].line) in lines]
     if drawn(arguments):
-        names = [n for n in names if homes[n] not in left_out(families, arguments)]
-    if drawn(arguments) and arguments.sample:
-        names = draw_shares({n: homes[n] for n in names}, arguments.sample, arguments.seed)
-    elif drawn(arguments):
-        sizes = {family.name: family.sample for family in families}
-        names = [n for family in sizes
-                 for n in draw([n for n in names if homes[n] == family],
-                               FULL if sizes[family] is None else sizes[family],
-                               arguments.seed)]
-    return shard(names, arguments.shard) if arguments.shard else names
+        of_each = FULL if arguments.full else 1
+        names = [n for family in dict.fromkeys(homes.values())
+                 for n in draw([n for n in names if homes[n] == family], of_each, arguments.seed)]
+    index, count = map(int, (arguments.shard or "0/1").split("/"))
+    return names[index::count]
 
 
 def draw_again(results, homes, known, seed):
@@ -498,34 +382,9 @@ def draw_subjects(subjects, families, count, seed):
     return [min(own[family], key=lambda s: ticket(s.configuration.name, seed)) for family in chosen]
 
 
-def in_turn(names, arguments):
-    """The order in which mutants begin: with a time limit the drawn one, so that each family has its share of those
-    that run."""
-    return sorted(names, key=lambda n: ticket(n, arguments.seed)) if arguments.seconds else names
-
-
 def drawn(arguments):
     """Whether a sample is run, over all families or of each."""
     return (arguments.sample or arguments.full) and not arguments.all
-
-
-def lenient(arguments):
-    """Whether a few survivors are allowed."""
-    return bool(arguments.sample) and drawn(arguments) and not arguments.merge
-
-
-def left_out(families, arguments):
-    """{name: why} of the families that samples omit."""
-    if not drawn(arguments) or arguments.family:
-        return {}
-    return {family.name: family.unsettled for family in families if family.unsettled}
-
-
-def unknown(arguments, families):
-    """The requested names that do not exist: an empty run must not succeed."""
-    configured = {c.name for family in families for c in family.configurations}
-    return [n for n in arguments.family or [] if not any(f.name.startswith(n) for f in families)] + \
-        [n for n in arguments.configuration or [] if n not in configured]
 
 
 def homes_of(subjects):
@@ -537,101 +396,95 @@ def homes_of(subjects):
     return homes
 
 
-def subjects_of(configurations_, tools, arguments):
+def subjects_of(families, tools, arguments):
     """The configurations that can run and have a requested mutant."""
-    every = [Subject(c, tools) for c in configurations_ if c.runs_with(tools)]
+    every = [Subject(c, tools) for family in families for c in family.configurations if c.runs_with(tools)]
     if arguments.changed_since:
         files = {f'"{file}"' for file, _ in changed_since(arguments.changed_since)}
         every = [s for s in every if any(file in s.text for file in files)]
     return every
 
 
-def main():
-    arguments = parse_arguments()
+def finish(arguments, results, again, homes, mutants, known, every, complete):
+    """Prints the report; returns the exit status."""
+    new = report({**results, **again}, mutants, known)
+    weak = weak_families(again, homes)
+    for family, (alive, count) in weak.items():
+        print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
+    gone = gone_survivors(known, every) if complete else []
+    if gone:
+        print(f"{len(gone)} known survivors no longer exist (--accept removes them)")
+    if arguments.accept:
+        survivors.FILE.write_text(accept(results, known, gone, arguments.accept), encoding="utf-8")
+    return int(bool(weak if arguments.sample and drawn(arguments) else new and not arguments.accept))
+
+
+def run(arguments, tools, families):
+    """Returns the exit status."""
     begin = time.monotonic()
-    tools = configurations.tools_of(arguments)
-    families = configurations.all_families(tools)
-    if unknown(arguments, families):
-        print(f"no family or configuration: {', '.join(unknown(arguments, families))}")
-        return 2
-    planned = [c for family in families for c in family.configurations]
-    try:
-        every = subjects_of(planned, tools, arguments)
-    except CannotTell as failure:
-        print(failure)
-        return 2
-    parsed = every
-    if arguments.sample and drawn(arguments) and not arguments.merge:
-        parsed = draw_subjects(every, [f.name for f in families if f.name not in left_out(families, arguments) and
-                                       f.name.startswith(tuple(arguments.family or [""]))],
-                               arguments.sample, arguments.seed)
+    asked = tuple(arguments.family or [""])
+    left_out = {f.name: f.unsettled for f in families if f.unsettled and drawn(arguments) and not arguments.family}
+    named = [f.name for f in families if f.name.startswith(asked) and f.name not in left_out]
+    every = subjects_of(families, tools, arguments)
+    sample = arguments.sample and drawn(arguments)
+    parsed = draw_subjects(every, named, arguments.sample, arguments.seed) if sample else every
     # A mutant of several families counts for the first, but also runs in the others' configurations.
-    homes = {name: family for name, family in homes_of(parsed).items()
-             if family.startswith(tuple(arguments.family or [""]))}
-    subjects = [s for s in every
-                if s.configuration.name in (arguments.configuration or [s.configuration.name]) and
-                (parsed is not every or not homes.keys().isdisjoint(s.mutants))]
-    mutants = {name: mutant for name, mutant in
-               collect([s for s in subjects if s in parsed]).items() if name in homes}
+    homes = {name: family for name, family in homes_of(parsed).items() if family in named}
+    subjects = [s for s in every if s.configuration.name in (arguments.configuration or [s.configuration.name]) and
+                (sample or not homes.keys().isdisjoint(s.mutants))]
+    mutants = {name: mutant for name, mutant in collect([s for s in subjects if s in parsed]).items() if name in homes}
     homes = {name: homes[name] for name in mutants}
     known = survivors.Known()
-    chosen = choose(homes, families, known, mutants, arguments)
+    chosen = choose(homes, known, mutants, arguments)
     if arguments.list:
         for name in chosen:
             print(f"{place(mutants[name])}: {name[3]}{': ' + known.why(name) if name in known else ''}")
         return 0
     print(f"{len(mutants)} mutants in {len(subjects)} configurations; {len(chosen)} run, "
           f"seed {arguments.seed}, {arguments.jobs} at a time", flush=True)
-    done, written, shown = 0, begin, {}
+    shown = {}
 
     def show(name, result):
-        nonlocal done, written
-        done += 1
         shown[name] = result
-        if arguments.json and time.monotonic() > written + BETWEEN_WRITES:
-            written = time.monotonic()
-            write_json(arguments.json, shown, mutants, arguments, written - begin)
-        if sys.stderr.isatty() or done % 100 == 0 or (not result[0] and name not in known):
-            print(f"[{done}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
+        if arguments.json:
+            write_json(arguments.json, shown, mutants)
+        if sys.stderr.isatty() or len(shown) % 100 == 0 or (not result[0] and name not in known):
+            print(f"[{len(shown)}/{len(chosen)}] {place(mutants[name])}: {name[3]}: "
                   f"{result[0] or 'not caught'}", file=sys.stderr, flush=True)
 
-    def run(names):
-        return run_all(in_turn(names, arguments), subjects, arguments.jobs, show,
-                       begin + (arguments.seconds or float("inf")))
+    def run_some(names):
+        # With a time limit in the drawn order, so that each family has its share of those that run.
+        in_turn = sorted(names, key=lambda n: ticket(n, arguments.seed)) if arguments.seconds else names
+        return run_all(in_turn, subjects, arguments.jobs, show, begin + (arguments.seconds or float("inf")))
 
+    results = run_some(chosen)
+    more = draw_again(results, homes, known, arguments.seed) if sample else []
+    again = run_some(more)
+    status = finish(arguments, results, again, homes, mutants, known, every,
+                    not sample and not arguments.changed_since)
+    if len(shown) < len(chosen) + len(more):
+        print(f"{len(chosen) + len(more) - len(shown)} were not run: out of time")
+    for family, why in left_out.items():
+        print(f"omitted, not settled yet: {family}: {why}")
+    print(f"{time.monotonic() - begin:.0f} s")
+    return status
+
+
+def main():
+    arguments = parse_arguments()
+    tools = configurations.tools_of(arguments)
+    families = configurations.all_families(tools)
+    configured = {c.name for family in families for c in family.configurations}
+    unknown = [n for n in arguments.family or [] if not any(f.name.startswith(n) for f in families)] + \
+        [n for n in arguments.configuration or [] if n not in configured]
+    if unknown:  # an empty run must not succeed
+        print(f"no family or configuration: {', '.join(unknown)}")
+        return 2
     try:
-        results = merge(arguments.merge, set(chosen)) if arguments.merge else run(chosen)
-        results = {name: results[name] for name in chosen if name in results}
-        again = {}
-        if lenient(arguments):
-            more = draw_again(results, homes, known, arguments.seed)
-            again = run(more)
-            chosen += more
-        results.update(again)
+        return run(arguments, tools, families)
     except CannotTell as failure:
         print(failure)
         return 2
-    seconds = time.monotonic() - begin
-    if arguments.json:
-        write_json(arguments.json, results, mutants, arguments, seconds)
-    new = report(results, mutants, known)
-    weak = weak_families(again, homes)
-    for family, (alive, count) in weak.items():
-        print(f"{family}: {alive} of {count} more mutants survive: its tests are weak")
-    gone = gone_survivors(known, every) if len(every) == len(planned) and parsed is every else []
-    if gone:
-        print(f"{len(gone)} known survivors no longer exist (--accept removes them)")
-    if arguments.accept:
-        survivors.FILE.write_text(accept(results, known, gone, arguments.accept), encoding="utf-8")
-    status = int(bool(weak if lenient(arguments) else new and not arguments.accept))
-    if len(results) < len(chosen):
-        print(f"{len(chosen) - len(results)} of {len(chosen)} were not run"
-              f"{'' if arguments.merge else ': out of time'}")
-        status = status or int(bool(arguments.merge))
-    for family, why in left_out(families, arguments).items():
-        print(f"omitted, not settled yet: {family}: {why}")
-    print(f"{seconds:.0f} s")
-    return status
 
 
 if __name__ == "__main__":

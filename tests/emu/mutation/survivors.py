@@ -1,18 +1,19 @@
 """Known survivors: mutants that harmless.py does not recognise and that no test catches, in
-survivors.txt. A line for each function of a template's variant (section_of):
+survivors.txt. Lines for each variant of a template (section_of) and reason:
 
-    SECTION FUNCTION WHY=MUTANT,MUTANT,... WHY=...
+    SECTION WHY MUTANT MUTANT ...
 
-WHY: one of REASONS. MUTANT: a hash of the text of the line and of the change, so it survives edits elsewhere and moves
-to another part of the variant. If its own line changes, a mutant counts as a new survivor, and the old hash matches
-nothing; `mutate.py --accept` rewrites the file. `mutate.py --known
---list` prints the mutants with their places, changes and reasons.
+WHY: one of REASONS. MUTANT: a hash of the function, the text of the line and the change, so it survives edits elsewhere
+and moves to another part of the variant. If its own line changes, a mutant counts as a new survivor, and the old hash
+matches nothing; `mutate.py --accept` rewrites the file. `mutate.py --known --list` prints the mutants with their places,
+changes and reasons.
 """
 
 import collections
 import hashlib
 import pathlib
 import re
+import textwrap
 
 FILE = pathlib.Path(__file__).resolve().parent / "survivors.txt"
 REASONS = {
@@ -29,10 +30,6 @@ HEAD = "# Surviving mutants that are known (survivors.py). Reasons:\n" + \
     "".join(f"#   {name:9} {words}\n" for name, words in REASONS.items())
 
 
-class SurvivorsError(Exception):
-    pass
-
-
 def section_of(file):
     """templates/a.sm90_sums.cuh: a.sm90, the variant, since code moves between its files; templates/common/x.cuh:
     common; a kernel's main file, templates/a.sm90_few.cu: a.sm90_few."""
@@ -44,27 +41,23 @@ def section_of(file):
     return re.sub(r"_[^.]*$", "", path.stem) if "." in path.stem else path.stem
 
 
+def hash_of(text, digits=6):
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]
+
+
 def key_of(name):
     """The key of a mutant in survivors.txt; name: as Mutant.name."""
     file, function, line, change = name
-    return section_of(file), function, hashlib.sha256(f"{line} :: {change}".encode()).hexdigest()[:8]
+    return section_of(file), hash_of(f"{function} {hash_of(f'{line} :: {change}', 8)}")
 
 
 def read(text):
     """{key: why}."""
     found = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        parts = [] if line.startswith("#") else line.split()
-        groups = [part.partition("=") for part in parts[2:]]
-        if parts and (not groups or any(why not in REASONS or not mutants for why, _, mutants in groups)):
-            raise SurvivorsError(f"{number}: `SECTION FUNCTION WHY=MUTANT,MUTANT ...`, WHY one of "
-                                 f"{', '.join(REASONS)}")
-        for why, _, mutants in groups:
-            for mutant in mutants.split(","):
-                key = (parts[0], parts[1], mutant)
-                if key in found:
-                    raise SurvivorsError(f"{number}: given twice: {mutant}")
-                found[key] = why
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            section, why, *mutants = line.split()
+            found.update({(section, mutant): why for mutant in mutants if why in REASONS})
     return found
 
 
@@ -74,12 +67,13 @@ def read_file(path=FILE):
 
 def write(found):
     """The text of {key: why}."""
-    lines = collections.defaultdict(lambda: collections.defaultdict(list))
-    for (section, function, mutant), why in sorted(found.items()):
-        lines[section, function][why].append(mutant)
+    groups = collections.defaultdict(list)
+    for (section, mutant), why in sorted(found.items()):
+        groups[section, why].append(mutant)
     return HEAD + "".join(
-        " ".join([*place, *(f"{why}={','.join(mutants)}" for why, mutants in sorted(groups.items()))]) +
-        "\n" for place, groups in sorted(lines.items()))
+        line + "\n" for (section, why), mutants in sorted(groups.items())
+        for line in textwrap.wrap(" ".join(mutants), 150, initial_indent=f"{section} {why} ",
+                                  subsequent_indent=f"{section} {why} "))
 
 
 class Known:

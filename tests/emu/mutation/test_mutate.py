@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
-"""Tests of the mutation test itself: tokens, syntax, each operator, the drawing of samples, the file of known
-survivors, the report. (test_harmless.py: the filters.)"""
+"""Tests of the mutation test itself: tokens, syntax, each operator, samples, configurations, known survivors, marks.
+(test_harmless.py: the filters.)"""
 
 import argparse
-import contextlib
-import io
-import json
 import pathlib
 import tempfile
 import unittest
@@ -16,7 +13,7 @@ import mutate
 import survivors
 from operators import find_mutants
 from syntax import parse
-from tokens import TextError, tokenize
+from tokens import tokenize
 
 FILE = "templates/common/part.cuh"
 
@@ -28,80 +25,36 @@ def changes(body, operator, parameters="void"):
     return [m.apply(text).split("{\n", 1)[1].rsplit("\n}", 1)[0].strip() for m in mutants]
 
 
-class Tokens(unittest.TestCase):
-    def test_places(self):
-        text = '/* a */ int x;\n#line 7 "templates/a.cu"\n  y = 1; // no\n/* two\n lines */ z;\n'
-        places = [(t.text, t.file, t.line, t.column, t.index) for t in tokenize(text)]
-        self.assertEqual(places, [
+class Syntax(unittest.TestCase):
+    def test_tokens(self):
+        text = '/* a */ int x;\n#line 7 "templates/a.cu"\n  y = 1.0e-5f; // no\n/* two\n lines */ wait_$i;\n'
+        self.assertEqual([(t.text, t.file, t.line, t.column, t.index) for t in tokenize(text)], [
             ("int", "", 1, 9, 0), ("x", "", 1, 13, 1), (";", "", 1, 14, 2),
             ("y", "templates/a.cu", 7, 3, 0), ("=", "templates/a.cu", 7, 5, 1),
-            ("1", "templates/a.cu", 7, 7, 2), (";", "templates/a.cu", 7, 8, 3),
-            ("z", "templates/a.cu", 9, 11, 0), (";", "templates/a.cu", 9, 12, 1)])
+            ("1.0e-5f", "templates/a.cu", 7, 7, 2), (";", "templates/a.cu", 7, 14, 3),
+            ("wait_$i", "templates/a.cu", 9, 11, 0), (";", "templates/a.cu", 9, 18, 1)])
 
-    def test_preprocessor_lines_are_skipped(self):
-        text = "#define A \\\n  b\nc\n#pragma unroll\nd"
-        self.assertEqual([(t.text, t.line) for t in tokenize(text)], [("c", 3), ("d", 5)])
+    def shape(self, text):
+        def of(node):
+            return (node.text or node.kind, *map(of, node.children)) if node.children else node.text
+        return of(parse(f"int f(void) {{ return {text}; }}", FILE).functions[0].body.children[0].expressions[0])
 
-    def test_directives_and_placeholders(self):
-        text = "//@for i in 0..2\nwait_$i(); x_${n / 2}_y = $i + ${2 * i};\n//@end\n"
-        self.assertEqual([t.text for t in tokenize(text)],
-                         ["wait_$i", "(", ")", ";", "x_${n / 2}_y", "=", "$i", "+", "${2 * i}", ";"])
-
-    def test_numbers(self):
-        text = "1.4426950408889634f 0x7f800000 1u 1e-5 .5f 3..4"
-        self.assertEqual([t.text for t in tokenize(text.replace("3..4", ""))],
-                         ["1.4426950408889634f", "0x7f800000", "1u", "1e-5", ".5f"])
-
-    def test_what_is_no_token(self):
-        with self.assertRaisesRegex(TextError, "a.cu:2:"):
-            tokenize("x\n`", "a.cu")
-
-
-class Syntax(unittest.TestCase):
-    def expression(self, text):
-        parser = parse(f"int f(void) {{ return {text}; }}", FILE)
-        return parser.functions[0].body.children[0].expressions[0]
-
-    def shape(self, node):
-        if not node.children:
-            return node.text
-        return (node.text or node.kind, *map(self.shape, node.children))
-
-    def test_precedence(self):
-        self.assertEqual(self.shape(self.expression("a + b * c < d && e ^ f")),
+    def test_expressions(self):
+        self.assertEqual(self.shape("a + b * c < d && e ^ f"),
                          ("&&", ("<", ("+", "a", ("*", "b", "c")), "d"), ("^", "e", "f")))
-        self.assertEqual(self.shape(self.expression("a - b - c")), ("-", ("-", "a", "b"), "c"))
-        self.assertEqual(self.shape(self.expression("a ? b : c ? d : e")),
-                         ("?", "a", "b", ("?", "c", "d", "e")))
-
-    def test_casts_and_parentheses(self):
-        self.assertEqual(self.shape(self.expression("(int)x.y / 2")),
-                         ("/", ("int", ("y", "x")), "2"))
-        self.assertEqual(self.shape(self.expression("(x) - 2")), ("-", ("paren", "x"), "2"))
-        self.assertEqual(self.shape(self.expression("*(const float *)(a + 1)")),
+        self.assertEqual(self.shape("a - b - c"), ("-", ("-", "a", "b"), "c"))
+        self.assertEqual(self.shape("a ? b : c ? d : e"), ("?", "a", "b", ("?", "c", "d", "e")))
+        self.assertEqual(self.shape("*(const float *)(a + 1)"),
                          ("*", ("const float *", ("paren", ("+", "a", "1")))))
 
     def test_statements(self):
-        text = ("DEVICE int f(int a) { if (a) { return 1; } else b(); for (int i = 0; i < 2; ++i) "
+        text = ("struct s { int a[3]; }; static mine g(mine a); KERNEL void __launch_bounds__(A, 1) f(int a) { "
+                "if (a) { return 1; } else b(); for (int i = 0; i < 2; ++i) "
                 "{ continue; } do { --a; } while (a); enum { K = 3 }; float x[K], y = 1.0f; ; }")
         body = parse(text, FILE).functions[0].body
         self.assertEqual([s.kind for s in body.children],
                          ["if", "for", "do", "declaration", "declaration", "empty"])
-        self.assertEqual(len(body.children[4].constants), 1)
-        self.assertEqual(len(body.children[4].expressions), 1)
-
-    def test_outside_functions(self):
-        text = ("typedef unsigned int mine; struct s { int a[3]; }; extern int x[]; "
-                "enum { A = 1 << 2, B }; static mine g(mine a); KERNEL void __launch_bounds__(A, 1) "
-                "NAME(const struct s s) { mine b = (mine)s.a[0]; }")
-        parser = parse(text, FILE)
-        self.assertEqual([f.name for f in parser.functions], ["NAME"])
-        self.assertEqual(len(parser.enumerators), 1)
-        self.assertEqual(parser.functions[0].body.children[0].kind, "declaration")
-
-    def test_errors_name_the_place(self):
-        with self.assertRaisesRegex(TextError, r"part.cuh:2:7: '\)' expected"):
-            parse("void f(void) {\n if (a;\n}", FILE)
+        self.assertEqual((len(body.children[4].constants), len(body.children[4].expressions)), (1, 1))
 
 
 class Operators(unittest.TestCase):
@@ -219,252 +172,66 @@ class Operators(unittest.TestCase):
 
 
 class Samples(unittest.TestCase):
-    def test_the_seed_decides(self):
-        names = [str(i) for i in range(100)]
-        self.assertEqual(mutate.draw(names, 10, 7), mutate.draw(names, 10, 7))
-        self.assertNotEqual(mutate.draw(names, 10, 7), mutate.draw(names, 10, 8))
-        self.assertEqual(len(mutate.draw(names, 10, 7)), 10)
-        self.assertEqual(mutate.draw(names, 10, 7), sorted(mutate.draw(names, 10, 7), key=int))
-        self.assertEqual(mutate.draw(names, 200, 7), names)
+    NAMES = [str(i) for i in range(100)]
 
-    def test_an_edit_elsewhere_leaves_the_sample(self):
-        names = [str(i) for i in range(100)]
-        drawn = mutate.draw(names, 10, 7)
-        self.assertLess(set(drawn), set(mutate.draw(names, 20, 7)))
-        shorter = [n for n in names if n in drawn or int(n) % 2]
-        self.assertEqual(mutate.draw(shorter, 10, 7), drawn)
+    def test_the_seed_and_the_name_decide(self):
+        drawn = mutate.draw(self.NAMES, 10, 7)
+        self.assertEqual(len(drawn), 10)
+        self.assertNotEqual(drawn, mutate.draw(self.NAMES, 10, 8))
+        self.assertLess(set(drawn), set(mutate.draw(self.NAMES, 20, 7)))
+        self.assertEqual(mutate.draw([n for n in self.NAMES if n in drawn or int(n) % 2], 10, 7), drawn)
 
-    def test_every_family_has_its_share(self):
-        homes = {f"{family}{i}": family for family, count in (("a", 100), ("b", 3), ("c", 50))
-                 for i in range(count)}
-        drawn = mutate.draw_shares(homes, 30, 7)
-        counts = [sum(homes[n] == family for n in drawn) for family in "abc"]
-        self.assertEqual(counts, [14, 3, 13])
-        self.assertEqual(drawn, mutate.draw_shares(homes, 30, 7))
-        self.assertNotEqual(drawn, mutate.draw_shares(homes, 30, 8))
-        self.assertEqual(sorted(mutate.draw_shares(homes, 1000, 7)), sorted(homes))
+    def test_choosing(self):
+        homes = {name: "ab"[int(name) % 2] for name in self.NAMES}
+        given = {"only": None, "sample": 0, "full": False, "all": False, "known": False, "seed": 1, "shard": None,
+                 "changed_since": None}
 
-    def choose(self, **options):
-        """For the settled family `a` with twelve mutants and the unsettled `b` with eight: how many of each run, and
-        the families reported as omitted."""
-        families = [configurations.Family("a", (), 5, "", ()),
-                    configurations.Family("b", (), None, "two are open", ())]
-        homes = {f"{family}{i}": family for family, count in (("a", 12), ("b", 8))
-                 for i in range(count)}
-        given = {"again": None, "skip": [], "only": None, "sample": 0, "full": False, "all": False,
-                 "known": False, "seed": 1, "shard": None, "family": None, "changed_since": None,
-                 **options}
-        arguments = argparse.Namespace(**given)
-        chosen = mutate.choose(homes, families, {"a0", "b0"}, {}, arguments)
-        return ([sum(homes[n] == family for n in chosen) for family in "ab"],
-                mutate.left_out(families, arguments))
+        def choose(**options):
+            return mutate.choose(homes, {"1", "2"}, {}, argparse.Namespace(**{**given, **options}))
+        self.assertEqual(choose(), [n for n in self.NAMES if n not in ("1", "2")])
+        self.assertEqual(choose(known=True), ["1", "2"])
+        self.assertEqual([homes[n] for n in choose(sample=2)], ["a", "b"])
+        self.assertEqual(len(choose(shard="0/2") + choose(shard="1/2")), 98)
 
-    def test_what_is_not_settled_is_left_out_and_named(self):
-        self.assertEqual(self.choose(), ([11, 7], {}))
-        self.assertEqual(self.choose(full=True), ([5, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(sample=20), ([11, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(full=True, family=["a", "b"]), ([5, 7], {}))
-        self.assertEqual(self.choose(full=True, all=True), ([11, 7], {}))
-        self.assertEqual(self.choose(sample=20, all=True), ([11, 7], {}))
-
-    def test_known_survivors_are_run_by_themselves(self):
-        self.assertEqual(self.choose(known=True), ([1, 1], {}))
-        self.assertEqual(self.choose(known=True, full=True), ([1, 0], {"b": "two are open"}))
-        self.assertEqual(self.choose(known=True, sample=1, family=["a", "b"])[0], [0, 1])
-
-    DIFF = ("+++ b/templates/common/a.cuh\n@@ -3,2 +3 @@ DEVICE\n-x\n-y\n+z\n@@ -9 +8,2 @@\n"
-            "+++ b/tests/emu/micro/b.cu\n@@ -1 +1,0 @@\n@@ -4 +4 @@\n+++ /dev/null\n@@ -1 +0,0 @@\n")
-
-    def test_lines_that_changed(self):
-        self.assertEqual(mutate.changed_lines(self.DIFF), {
-            ("templates/common/a.cuh", 3), ("templates/common/a.cuh", 8),
-            ("templates/common/a.cuh", 9), ("templates/micro/b.cu", 4)})
-
-    def test_a_revision_that_is_none(self):
-        with self.assertRaisesRegex(mutate.CannotTell, "no-such-revision"):
-            mutate.changed_since("no-such-revision")
-
-    def test_a_survivor_draws_more_of_its_family(self):
-        homes = {f"{family}{i}": family for family in "ab" for i in range(8)}
-        results = {"a0": ("", "", "", 1), "a1": ("race", "", "", 1), "b0": ("race", "", "", 1)}
-        again = mutate.draw_again(results, homes, {"a2"}, 1)
-        self.assertEqual(len(again), mutate.RETRIES)
-        self.assertLessEqual(set(again), {"a3", "a4", "a5", "a6", "a7"})
-        self.assertEqual(again, mutate.draw_again(results, homes, {"a2"}, 1))
-
-    def test_a_family_fails_where_most_of_them_survive(self):
-        homes = {n: n[0] for n in ("a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2")}
-        fates = {"a1": "", "a2": "", "a3": "race", "b1": "", "b2": "race", "b3": "time", "c1": "",
-                 "c2": mutate.STILLBORN}
-        results = {n: (fate, "", "", 1) for n, fate in fates.items()}
-        self.assertEqual(mutate.weak_families(results, homes), {"a": (2, 3), "c": (1, 1)})
-
-    def test_shards_are_a_partition(self):
-        names = [str(i) for i in range(11)]
-        parts = [mutate.shard(names, f"{i}/3") for i in range(3)]
-        self.assertEqual(sorted(sum(parts, [])), sorted(names))
+    def test_changed_lines(self):
+        diff = ("+++ b/templates/common/a.cuh\n@@ -3,2 +3 @@ DEVICE\n-x\n-y\n+z\n@@ -9 +8,2 @@\n"
+                "+++ b/tests/emu/micro/b.cu\n@@ -1 +1,0 @@\n@@ -4 +4 @@\n+++ /dev/null\n@@ -1 +0,0 @@\n")
+        self.assertEqual(mutate.changed_lines(diff), {
+            ("templates/common/a.cuh", 3), ("templates/common/a.cuh", 8), ("templates/common/a.cuh", 9),
+            ("templates/micro/b.cu", 4)})
 
 
-class Stand:
-    """A configuration that runs nothing: its results are given."""
+class Runs(unittest.TestCase):
+    """Configurations of a program, here shell scripts."""
 
-    def __init__(self, name, cost, catches=(), text="x"):
-        self.configuration = argparse.Namespace(name=name)
-        self.cost, self.catches, self.runs = cost, catches, []
-        self.text = text
-        self.mutants = {n: argparse.Namespace(apply=lambda text, n=n: n)
-                        for n in (("f.cu", "f", str(i), "change") for i in range(9))}
-
-    def has(self, name):
-        return name in self.mutants
-
-    def measure(self, folder):
-        pass
-
-    def run(self, text, folder, schedules=None, edited=None):
-        self.runs.append((text[2], schedules))
-        return ("race" if text[2] in self.catches else "", "words", self.cost)
-
-
-class Fates(unittest.TestCase):
-    def fate(self, number, subjects, order, schedules=None):
+    def fates(self, program, *arguments):
         with tempfile.TemporaryDirectory() as folder:
-            return mutate.fate(("f.cu", "f", str(number), "change"), subjects, order, folder,
-                               schedules)
+            for name, text in (("smelt", f"cat << 'END'\n#line 1 \"{FILE}\"\nDEVICE void f(void) {{\n    x = 1;\n}}\n"
+                                         "END\n"), ("program", program)):
+                path = pathlib.Path(folder, name)
+                path.write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
+                path.chmod(0o755)
+            tools = configurations.Tools(f"{folder}/smelt", f"{folder}/smelt", {"program": f"{folder}/program"})
+            subject = mutate.Subject(configurations.Program("alone", "program", arguments, ("smelt",),
+                                                            "^    report ([a-z]+): (.*)", files=("templates/",)), tools)
+            results = mutate.run_all(list(subject.mutants), [subject], 1, lambda name, result: None)
+        return {result[:2] for result in results.values()}
 
-    def test_the_first_that_catches_it_ends_it(self):
-        one, two = Stand("one", 1, "1"), Stand("two", 1, "12")
-        self.assertEqual(self.fate(1, [one, two], mutate.Order()), ("race", "one", "words", 1))
-        self.assertEqual(two.runs, [])
-        self.assertEqual(self.fate(3, [one, two], mutate.Order()), ("", "", "words", 2))
-
-    def test_what_caught_others_is_run_first(self):
-        one, two, order = Stand("one", 1), Stand("two", 1, "12345"), mutate.Order()
-        for number in range(1, 6):
-            self.assertEqual(self.fate(number, [one, two], order)[1], "two")
-        self.assertEqual([n for n, _ in one.runs], ["1"])
-
-    def test_what_takes_long_is_run_later(self):
-        one, two, order = Stand("one", 100, "12345"), Stand("two", 1, "2345"), mutate.Order()
-        for number in range(1, 6):
-            self.fate(number, [one, two], order)
-        self.assertEqual([n for n, _ in one.runs], ["1"])
-
-    def test_long_ones_are_run_under_one_schedule_first(self):
-        one = Stand("one", mutate.LONG + 1, "1")
-        self.fate(1, [one], mutate.Order())
-        self.fate(2, [one], mutate.Order())
-        self.fate(3, [one], mutate.Order(), schedules=1)
-        self.assertEqual(one.runs, [("1", 1), ("2", 1), ("2", None), ("3", 1)])
-        one.configuration.schedules = 1
-        self.fate(4, [one], mutate.Order())
-        self.assertEqual(one.runs[4:], [("4", None)])
-
-    def test_processes_are_timed_and_ended(self):
-        with tempfile.TemporaryDirectory() as folder:
-            done, seconds = mutate.run_timed(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"], {},
-                                             folder, 60)
-            self.assertEqual((done.returncode, done.stdout, done.stderr), (3, "a\n", "b\n"))
-            self.assertLess(seconds, 1)
-            done, _ = mutate.run_timed(["/bin/sleep", "60"], {}, folder, 0.1)
-            self.assertEqual(done.returncode, -9)
-
-
-class Programs(unittest.TestCase):
-    """Configurations of programs, here shell scripts."""
-
-    EMITTED = f'#line 1 "{FILE}"\nDEVICE void f(void) {{\n    x = 1;\n}}\n'
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
-        self.script("smelt", f"cat << 'END'\n{self.EMITTED}END\n")
-
-    def script(self, name, text):
-        path = self.folder / name
-        path.write_text(f"#!/bin/sh\n{text}", encoding="utf-8")
-        path.chmod(0o755)
-
-    def subject(self, program, *arguments):
-        self.script("program", program)
-        tools = configurations.Tools(str(self.folder / "smelt"), str(self.folder / "smelt"),
-                                     {"program": str(self.folder / "program")})
-        configuration = configurations.Program(
-            "alone", "program", arguments, emitted_by=("smelt",), files=("templates/",),
-            report="^    report ([a-z]+): (.*)")
-        return mutate.Subject(configuration, tools)
-
-    def fates(self, subject):
-        names = list(subject.mutants)
-        return {n[3]: r[:2] for n, r in
-                mutate.run_all(names, [subject], 1, lambda name, result: None).items()}
-
-    # As run_alone of tests/gpu/kernel_alone.c.
-    COUNTING = ('cases=0; for name in one two; do case $name in *$1*) cases=1;; esac; done\n'
-                'grep -q "x = 1;" $SMELT_EMU_SOURCE || failed=1\n'
-                'echo "$cases cases, ${failed:-0} failed"; test $cases = 1 -a -z "$failed"\n')
-
-    def test_a_name_that_no_case_has(self):
-        """Otherwise the program fails regardless of the kernel, and every mutant seems caught."""
-        self.assertEqual(set(self.fates(self.subject(self.COUNTING, "two")).values()),
-                         {("wrong result", "alone")})
-        with self.assertRaisesRegex(mutate.UnchangedFails, "alone: no case: .*three"):
-            self.fates(self.subject(self.COUNTING, "three"))
-
-    def test_what_does_not_compile_is_no_mistake_that_was_caught(self):
-        """However long the compiler's messages are."""
-        words = "    k: SMELT_ERROR_COMPILE: " + "error " * 1000
-        subject = self.subject(f'grep -q "x = 1;" $SMELT_EMU_SOURCE || {{ echo "{words}"; exit 1; }}\n')
-        self.assertEqual(set(self.fates(subject).values()), {(mutate.STILLBORN, "")})
-
-    def test_a_build_in_the_middle(self):
-        subject = self.subject('grep -q "x = 1;" $SMELT_EMU_SOURCE || { echo >> $0; exit 1; }\n')
+    def test_what_catches(self):
+        same = 'grep -q "x = 1;" $SMELT_EMU_SOURCE'
+        self.assertEqual(self.fates("exit 0"), {("", "")})
+        self.assertEqual(self.fates(same), {("wrong result", "alone")})
+        self.assertEqual(self.fates(f"{same} || {{ echo '    report race: x'; exit 1; }}"), {("race", "alone")})
+        # However long the compiler's messages are.
+        self.assertEqual(self.fates(f"{same} || {{ echo SMELT_ERROR_COMPILE; seq 9999; exit 1; }}"),
+                         {(mutate.STILLBORN, "")})
+        with self.assertRaises(mutate.UnchangedFails):
+            self.fates("exit 1")
         with self.assertRaises(mutate.ToolsChanged):
-            self.fates(subject)
-
-    def test_names_that_nothing_has(self):
-        families = configurations.families()
-        asked = argparse.Namespace(family=["topk", "nothing"], configuration=["topk-special", "none"])
-        self.assertEqual(mutate.unknown(asked, families), ["nothing", "none"])
-        asked = argparse.Namespace(family=None, configuration=None)
-        self.assertEqual(mutate.unknown(asked, families), [])
+            self.fates(f"{same} || {{ echo >> $0; exit 1; }}")
 
 
 class Families(unittest.TestCase):
-    def test_a_file_is_a_family(self):
-        with tempfile.TemporaryDirectory() as folder:
-            pathlib.Path(folder, "toy.one.py").write_text(
-                "from configurations import Check\nFILES = 'templates/toy'\nSAMPLE = 3\n"
-                "CONFIGURATIONS = (Check('a', 'toy:n=1', 'toy_k:n=1'),\n"
-                "                  Check('b', 'toy:n=1', 'toy_k:n=1', files='templates/common'))\n",
-                encoding="utf-8")
-            pathlib.Path(folder, "helper.py").write_text("x = 1\n", encoding="utf-8")
-            found = configurations.families(pathlib.Path(folder))
-        self.assertEqual([(f.name, f.sample) for f in found], [("toy.one", 3)])
-        self.assertEqual([(c.name, c.family, c.files) for c in found[0].configurations],
-                         [("a", "toy.one", ("templates/toy",)),
-                          ("b", "toy.one", ("templates/common",))])
-
-    def test_one_without_a_file_has_the_default(self):
-        listed = {"families": [{"kind": "operator", "example": "toy:n=1"}, {"kind": "kernel", "example": ""}]}
-        shown = {"kernels": [{"plan": {"spec": f"{name}:n=1"}} for name in ("toy_a", "toy_b", "toy_b")]}
-        with tempfile.TemporaryDirectory() as folder:
-            smelt = pathlib.Path(folder, "smelt")
-            smelt.write_text(f"#!/bin/sh\n[ $1 = list ] && echo '{json.dumps(listed)}' || "
-                             f"echo '{json.dumps(shown)}'\n", encoding="utf-8")
-            smelt.chmod(0o755)
-            pathlib.Path(folder, "toy_a.py").write_text(
-                "from configurations import Check\nFILES = 'templates/toy_a.cu'\n"
-                "CONFIGURATIONS = (Check('a', 'toy:n=1', 'toy_a:n=1'),)\n", encoding="utf-8")
-            found = configurations.all_families(configurations.Tools(str(smelt)), pathlib.Path(folder))
-        self.assertEqual([f.name for f in found], ["toy_a", "toy_b"])
-        self.assertEqual([(c.name, c.operator, c.kernel, c.options, c.files) for c in found[1].configurations],
-                         [("toy_b", "toy:n=1", "toy_b:n=1", "--strided", ("templates/toy_b.",)),
-                          ("toy_b-kinds", "toy:n=1", "toy_b:n=1", "", ("templates/toy_b.",)),
-                          ("toy_b-far", "toy:n=1", "toy_b:n=1", "--far", ("templates/toy_b.",))])
-        self.assertEqual(found[1].coverage, ("toy_b", "toy_b-kinds", "toy_b-far"))
-
     def test_names_are_told_apart(self):
         families = configurations.families()
         names = [c.name for family in families for c in family.configurations]
@@ -474,102 +241,23 @@ class Families(unittest.TestCase):
 
 
 class Survivors(unittest.TestCase):
-    TEXT = ("# words\n\na_b.sm90 f unread=374dc96b,eaf5c3e1\na_b.sm90 g time=80fa0e6b\n"
-            "common f range=374dc96b\n")
-
-    def test_reading(self):
-        known = survivors.Known(survivors.read(self.TEXT))
-        for file in ("templates/a_b.sm90.cu", "templates/a_b.sm90_sums.cuh"):
-            name = (file, "f", "x = 1;", "constant: 1 -> 2")
-            self.assertIn(name, known)
-            self.assertEqual(known.why(name), "unread")
-        self.assertIn(("templates/common/c.cuh", "f", "x = 1;", "constant: 1 -> 2"), known)
-        for name in (("templates/a_b.mma.cu", "f", "x = 1;", "constant: 1 -> 2"),
-                     ("templates/a_b.sm90_few.cu", "f", "x = 1;", "constant: 1 -> 2"),
-                     ("templates/a_b.sm90.cu", "g", "x = 1;", "constant: 1 -> 2"),
-                     ("templates/a_b.sm90.cu", "f", "x = 2;", "constant: 1 -> 2"),
-                     ("templates/a_b.sm90.cu", "g", "return a | b;", "constant: 1 -> 2")):
-            self.assertNotIn(name, known)
+    def test_accepting(self):
+        names = [("templates/a.cu", "f", f"x = {i};", "constant: 1 -> 2") for i in range(4)]
+        keys = [survivors.key_of(name) for name in names]
+        known = survivors.Known({keys[0]: "time", keys[2]: "time", keys[3]: "time", ("common", "12345678"): "range"})
+        results = {n: (f, "c", "words", 0.1) for n, f in zip(names, ["race", "", "", mutate.STILLBORN])}
+        text = mutate.accept(results, known, [("common", "12345678")], "order")
+        self.assertEqual(survivors.read(text), {keys[1]: "order", keys[2]: "time", keys[3]: "time"})
+        self.assertIn(names[1], survivors.Known(survivors.read(text)))
 
     def test_sections(self):
-        for file, section in (("a_b.sm90_sums.cuh", "a_b.sm90"), ("a_b.sm90.cu", "a_b.sm90"),
-                              ("a_b.sm90_few.cu", "a_b.sm90_few"), ("a_b.cu", "a_b"),
-                              ("a_b.emit.cuh", "a_b.emit"), ("common/x_y.cuh", "common"),
-                              ("micro/x.cu", "micro/x")):
+        for file, section in (("a_b.sm90_sums.cuh", "a_b.sm90"), ("a_b.sm90_few.cu", "a_b.sm90_few"),
+                              ("a_b.emit.cuh", "a_b.emit"), ("common/x_y.cuh", "common"), ("micro/x.cu", "micro/x")):
             self.assertEqual(survivors.section_of("templates/" + file), section)
-
-    def test_mistakes(self):
-        for text in ("common f\n", "common f 1\n", "common f time=\n", "common f no=1\n",
-                     self.TEXT + "common f time=374dc96b\n"):
-            with self.assertRaises(survivors.SurvivorsError):
-                survivors.read(text)
-
-    def test_what_is_written_is_read(self):
-        found = survivors.read(self.TEXT)
-        self.assertEqual(survivors.read(survivors.write(found)), found)
 
     def test_the_file(self):
         text = survivors.FILE.read_text(encoding="utf-8")
         self.assertEqual(survivors.write(survivors.read(text)), text)
-
-
-class Report(unittest.TestCase):
-    """The exit status."""
-
-    def setUp(self):
-        text = "DEVICE void f(void) {\n    x = 1;\n    y = 2;\n}\n"
-        self.mutants = {m.name: m for m in find_mutants(text, FILE)}
-        self.names = list(self.mutants)
-
-    def new(self, fates, known=()):
-        self.results = {n: (f, "c", "words", 0.1) for n, f in zip(self.names, fates)}
-        self.known = survivors.Known({survivors.key_of(self.names[i]): "time" for i in known})
-        self.output = io.StringIO()
-        with contextlib.redirect_stdout(self.output):
-            return mutate.report(self.results, self.mutants, self.known)
-
-    def test_all_caught(self):
-        self.assertEqual(self.new(["race", "bounds", "wrong result", "time"]), [])
-        self.assertIn("4 mutants: 4 caught", self.output.getvalue())
-
-    def test_a_survivor(self):
-        self.assertEqual(self.new(["race", "", "race", "race"]), [self.names[1]])
-        self.assertIn("survived: templates/common/part.cuh:2:", self.output.getvalue())
-        self.assertIn("0 known survivors, 1 new survivors", self.output.getvalue())
-
-    def test_a_known_survivor(self):
-        self.assertEqual(self.new(["race", "", "race", "race"], known=[1]), [])
-        self.assertIn("1 known survivors, 0 new survivors", self.output.getvalue())
-
-    def test_a_known_one_that_is_caught(self):
-        self.assertEqual(self.new(["race", "race", "race", "race"], known=[1]), [])
-        self.assertIn("known as a survivor, yet race", self.output.getvalue())
-
-    def test_accepting(self):
-        self.new(["race", "", "", mutate.STILLBORN], known=[0, 2, 3])
-        gone = ("common", "g", "12345678")
-        self.known.found[gone] = "range"
-        found = survivors.read(mutate.accept(self.results, self.known, [gone], "order"))
-        keys = [survivors.key_of(name) for name in self.names]
-        self.assertEqual(found, {keys[1]: "order", keys[2]: "time", keys[3]: "time"})
-
-    def test_results_are_merged(self):
-        """Shards of --json with different mutants, and one of another text."""
-        with tempfile.TemporaryDirectory() as folder:
-            paths = [pathlib.Path(folder, name) for name in ("a.json", "b.json")]
-            arguments = argparse.Namespace(seed=1, sample=0)
-            for path, part in zip(paths, (self.names[:1], self.names[1:])):
-                fates = {n: ("race", "c", "words", 0.1) for n in part}
-                mutate.write_json(path, fates, self.mutants, arguments, 1)
-            merged = mutate.merge(paths, set(self.names))
-            self.assertEqual(merged, {n: ("race", "c", "words", 0.1) for n in self.names})
-            self.assertEqual(list(mutate.merge(paths[:1], set(self.names))), self.names[:1])
-            self.assertEqual(list(mutate.merge(paths, {self.names[2]})), [self.names[2]])
-
-    def test_one_that_does_not_compile_is_not_caught(self):
-        self.assertEqual(self.new(["race", mutate.STILLBORN, "race", "race"]), [])
-        self.assertIn("3 mutants: 3 caught", self.output.getvalue())
-        self.assertIn("1 more did not compile", self.output.getvalue())
 
 
 class Coverage(unittest.TestCase):
@@ -577,49 +265,17 @@ class Coverage(unittest.TestCase):
         text = ('#define KERNEL_NAME k\n#line 1 "templates/common/part.cuh"\n'
                 "DEVICE int f(int a) {\n    int b;\n    if (a)\n        b = a ? 1 : a ? 2 : 3;\n"
                 "    return b;\n}\n")
-        items = coverage.Items(text)
-        self.assertEqual([(k[1], k[3]) for k, _ in items.marks], [
-            (3, "statement"), (4, "statement"), (4, "branch"), (4, "branch"), (4, "branch"),
-            (4, "branch"), (5, "statement")])
-        marked = coverage.insert(text, items.marks)
-        body = marked.split("templates/common/part.cuh", 1)[1]
+        marked = coverage.insert(text, coverage.Items(text).marks)
         self.assertIn("emu_mark(0); if (a)\n        { emu_mark(1); b = a ? (emu_mark(2), 1) : "
                       "(emu_mark(3), a ? (emu_mark(4), 2) : (emu_mark(5), 3)); }\n"
-                      "    emu_mark(6); return b;", body)
+                      "    emu_mark(6); return b;", marked)
 
     def test_a_template_has_the_items_of_its_text(self):
         template = "DEVICE void f(void) {\n    //@for i in 0..2\n    wait_$i(x, $i);\n    //@end\n}\n"
         emitted = (f'#line 1 "{FILE}"\nDEVICE void f(void) {{\n#line 3 "{FILE}"\n    wait_0(x, 0);\n'
                    f'#line 3 "{FILE}"\n    wait_1(x, 1);\n}}\n')
-        wanted = {k for k, _ in coverage.Items(template, FILE).marks}
-        self.assertEqual(wanted, {k for k, _ in coverage.Items(emitted).marks})
-
-    class Reaching:
-        """A configuration that passes every item of its text."""
-
-        def __init__(self, name, keys):
-            self.name, self.keys, self.passed, self.ran, self.found = name, keys, set(), False, 0
-
-        def reaches(self, keys):
-            return not self.keys.isdisjoint(keys)
-
-        def run(self, _):
-            self.ran, self.passed = True, self.keys
-
-    def found(self, first, every=False):
-        """{name: how many items it was the first to reach} of those that ran."""
-        runs = [self.Reaching("dear", {1, 2, 3}), self.Reaching("cheap", {1, 2}),
-                self.Reaching("other", {3}), self.Reaching("needless", {9})]
-        coverage.run_needed(runs, first, {1, 2, 3}, 2, every)
-        return {run.name: run.found for run in runs if run.ran}
-
-    def test_those_listed_run_first_and_others_for_what_is_left(self):
-        self.assertEqual(self.found({"cheap", "other"}), {"cheap": 2, "other": 1})
-        self.assertEqual(self.found({"cheap"})["cheap"], 2)
-        self.assertEqual(sum(self.found({"cheap"}).values()), 3)
-        self.assertEqual(self.found({"dear"}), {"dear": 3})
-        self.assertEqual(set(self.found({"cheap"}, every=True)),
-                         {"dear", "cheap", "other", "needless"})
+        self.assertEqual({k for k, _ in coverage.Items(template, FILE).marks},
+                         {k for k, _ in coverage.Items(emitted).marks})
 
 
 if __name__ == "__main__":

@@ -2,6 +2,10 @@
  * enough for the emulator are split into several chunks, rounds and parts. */
 #pragma once
 
+/* A multiple of 64 that a test may set: the entries from one list of keys to the next. */
+extern int smelt__cut_list_step;
+#define SMELT__CUT_LIST_STEP smelt__cut_list_step
+
 enum {
     SMELT__CUT_WAVE = 25, /* a group, and the multiprocessors that sums beside want (24) */
     SMELT__CUT_FEWEST_CHUNKS = 6,

@@ -1,20 +1,31 @@
-"""The lists of the indexer's backward pass, alone, compared with the reference entry for entry."""
+"""The lists of the indexer's backward pass."""
 
-from configurations import Check, Program
+from configurations import Check
 
 FILES = ("templates/indexer_bwd_lists", "templates/common/warp_scan.cuh")
 
-COVERAGE = ("indexer-lists",)
+
+def check(name, keys, options, **more):
+    return Check("indexer-lists-" + name, "indexer_bwd:" + keys, "indexer_bwd_lists", options + " --sample 1000", **{"schedules": 1, **more})
+
+COVERAGE = ("indexer-lists-pairs", "indexer-lists-fours", "indexer-lists-windows")
 
 CONFIGURATIONS = (
-    # Few random cases: the listed ones catch most mutants.
-    Program("indexer-lists", "gpu_indexer_lists", ("2", "sm_90a"),
-            emitted_by=("smelt", "emit", "indexer_bwd_lists", "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
+    # Groups of one to eight queries, the last partial, of one and of two parts.
+    check("pairs", "heads=64,dim=64,topk=140", "--queries 31 --rows 500 --strided --topk-length --seed 70 --lists adversarial",
+          schedules=2),
+    check("fours", "heads=32,dim=64,topk=200", "--queries 13 --rows 700 --topk-length --lists drift"),
+    check("eights", "heads=4,dim=64,topk=100", "--queries 21 --rows 300 --lists adversarial", schedules=2),
+    check("one", "heads=64,dim=64,topk=300,main.group=1", "--queries 9 --rows 900 --topk-length --lists random"),
+    check("one-mma", "heads=16,dim=64,topk=70,main.group=1,main.variant=mma", "--queries 9 --rows 120 --lists window"),
+    # Several windows of the map; rows of full words.
+    check("windows", "heads=64,dim=64,topk=300", "--queries 5 --rows 65536 --lists drift"),
+    check("windows-eights", "heads=4,dim=64,topk=100", "--queries 9 --rows 40000 --lists random"),
+    # More keys than are put together at a time.
+    check("long", "heads=64,dim=64,topk=16900,main.group=1", "--queries 2 --rows 17000 --lists random"),
+    check("long-eights", "heads=4,dim=64,topk=3000", "--queries 9 --rows 14000 --lists random"),
     # Entries of several rows, the last of them partly past the last row.
-    Check("indexer-lists-blocks", "indexer_bwd:heads=4,dim=64,topk=20,granularity=8", "indexer_bwd_lists",
-          "--topk-length --queries 10 --rows 203 --lists adversarial", schedules=1),
+    check("blocks", "heads=4,dim=64,topk=20,granularity=8", "--topk-length --queries 10 --rows 203 --lists adversarial"),
     # Every dimension of every tensor reaches past 2^32 elements.
-    Check("indexer-lists-far", "indexer_bwd:heads=64,dim=64,topk=70", "indexer_bwd_lists",
-          "--far --topk-length --queries 5 --lists random", schedules=1),
+    check("far", "heads=64,dim=64,topk=70", "--far --topk-length --queries 5 --lists random"),
 )

@@ -3,12 +3,10 @@ last, items of all lengths."""
 
 import re
 
-from configurations import Check, Program
+from configurations import Check
 
 FILES = ("templates/indexer_bwd_main.mma.cu", "templates/common/fragments.cuh",
          "templates/common/key_units.cuh", "templates/common/grain.cuh")
-
-SAMPLE = 100
 
 
 def check(name, keys, options, knobs="", **more):
@@ -18,10 +16,7 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, f"indexer_bwd:{keys},{of_member}", f"indexer_bwd_main:{kernel},{knobs}",
                  options, **more)
 
-
 COVERAGE = ("indexer-bwd-mma-fours", "indexer-bwd-mma-alone")
-
-BY_ITSELF = "indexer_bwd_main:heads=16,dim=64,deterministic=1,variant=mma"
 
 CONFIGURATIONS = (
     # Four queries an item, the last item partial; heads past the last; gaps; keys of zeros.
@@ -48,8 +43,4 @@ CONFIGURATIONS = (
           schedules=1),
     # Every dimension of every tensor reaches past 2^32 elements.
     check("indexer-bwd-mma-far", "heads=17,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
-    # Lists and sums past 2^31 elements; addends rounded to each row's own grain.
-    Program("indexer-bwd-mma-by-itself", "gpu_indexer_main", (BY_ITSELF,),
-            emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
 )

@@ -3,14 +3,11 @@ that end within a block, empty lists, partial groups, heads past the last."""
 
 import re
 
-from configurations import Check, Program
+from configurations import Check
 
 FILES = ("templates/indexer_bwd_main.sm90.cu",
          *(f"templates/indexer_bwd_main.sm90_{part}.cuh" for part in ("gather", "scores", "shared", "sums")),
          "templates/common/wgmma_tile.cuh")
-
-# All of them take about an hour of two cores.
-SAMPLE = 100
 
 
 def check(name, keys, options, knobs="", **more):
@@ -20,14 +17,7 @@ def check(name, keys, options, knobs="", **more):
     return Check(name, f"indexer_bwd:{keys},{of_member}",
                  f"indexer_bwd_main:{kernel},{knobs}", options, **more)
 
-
 COVERAGE = ("indexer-bwd-partial", "indexer-bwd-pairs", "indexer-bwd-one-tile")
-
-
-def by_itself(name, heads):
-    kernel = f"indexer_bwd_main:heads={heads},dim=64,deterministic=1,variant=sm90"
-    return Program(name, "gpu_indexer_main", (kernel,), emitted_by=("smelt", "emit", kernel, "--arch", "sm_90a"),
-                   report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"})
 
 
 CONFIGURATIONS = (
@@ -55,8 +45,4 @@ CONFIGURATIONS = (
     check("indexer-bwd-far", "heads=64,dim=64,topk=70", "--far --queries 5 --lists random", schedules=1),
     check("indexer-bwd-racecheck", "heads=64,dim=64,topk=100", "--queries 4 --rows 150 --lists random",
           knobs="racecheck=1", schedules=1),
-    # Lists and sums past 2^31 elements; addends rounded to each row's own grain.
-    by_itself("indexer-bwd-by-itself", 64),
-    # One tile; nothing follows the last list.
-    by_itself("indexer-bwd-one-tile-by-itself", 5),
 )

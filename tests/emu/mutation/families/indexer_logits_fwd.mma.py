@@ -3,7 +3,6 @@ windows of every kind, several items of queries and of keys."""
 
 from configurations import Check
 
-
 FILES = ("templates/indexer_logits_fwd.mma.cu", "templates/common/logit.cuh",
          "templates/common/query_rows.cuh")
 

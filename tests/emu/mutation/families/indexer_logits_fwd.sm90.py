@@ -7,9 +7,6 @@ from configurations import Check
 FILES = ("templates/indexer_logits_fwd.sm90.cu", "templates/indexer_logits_fwd.sm90_copies.cuh",
          "templates/indexer_logits_fwd.sm90_runs.cuh", "templates/indexer_logits_fwd.sm90_tiles.cuh")
 
-# All of them take about an hour of two cores.
-SAMPLE = 40
-
 
 def check(name, keys, options, knobs="", **more):
     spec = keys + ",variant=sm90" + ("," + knobs if knobs else "")

@@ -5,8 +5,6 @@ from configurations import Check
 
 FILES = ("templates/indexer_logits_fwd.sm90_heads.cu",)
 
-SAMPLE = 20
-
 
 def check(name, keys, options, knobs="", **more):
     spec = keys + ("," + knobs if knobs else "")  # the variant that such a spec gets

@@ -10,7 +10,6 @@ def check(name, topk, options, kernel=None, **more):
     return Check("loss-" + name, f"indexer_loss:topk={topk}",
                  kernel or f"indexer_loss_rows:topk={topk}", options + " --seed 70", files=FILES, **more)
 
-
 COVERAGE = ("loss-odd", "loss-strided", "loss-sum", "loss-parts")
 
 CONFIGURATIONS = (

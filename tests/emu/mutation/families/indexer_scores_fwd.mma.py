@@ -19,7 +19,6 @@ def listed(name, keys, kernel, options, knobs="", **more):
     return Check(name, "indexer_logits:" + keys + own, "indexer_scores_fwd:" + kernel + ",windows=1" + knobs, options,
                  files=FILES, **more)
 
-
 COVERAGE = ("slots-far",)
 
 CONFIGURATIONS = (

@@ -17,7 +17,6 @@ def listed(name, keys, kernel, options, knobs="", **more):
     return Check(name, "indexer_logits:" + keys + knobs, "indexer_scores_fwd:" + kernel + ",windows=1" + knobs, options,
                  files=FILES, **more)
 
-
 COVERAGE = ("slots-sm90-far", "slots-sm90-narrow")
 
 CONFIGURATIONS = (

@@ -8,7 +8,6 @@ def check(name, options, **more):
     return Check(name, "indexer_windows", "indexer_windows_build",
                  options + " --seed 70 --sample 10000", **more)
 
-
 COVERAGE = ("wild-some", "parts")
 
 CONFIGURATIONS = (

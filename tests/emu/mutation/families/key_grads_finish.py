@@ -1,7 +1,6 @@
-"""dkv from its sums, dsink from its parts, dq from slices: alone, compared with the reference bit for bit, and in whole
-calls of small kernels."""
+"""dkv from its sums, dsink from its parts, dq from slices, in whole calls of small kernels."""
 
-from configurations import Check, Program
+from configurations import Check
 
 
 def check(name, keys, options, **more):
@@ -15,13 +14,9 @@ def pairs(name, keys):
                  f"--queries 2 --rows 400 --width 321 --valid {keys} --lists random", schedules=1,
                  variables={"SMELT_EMU_MULTIPROCESSORS": "6"})
 
-
 COVERAGE = ("finish-far", "finish-fp32", "finish-add", "finish-slices")
 
 CONFIGURATIONS = (
-    Program("finish-alone", "gpu_key_grads_finish", ("4", "sm_90a"),
-            emitted_by=("smelt", "emit", "key_grads_finish:dqk=128", "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}),
     check("finish-add", "heads=2,dqk=128,dv=64,topk=30,sink=1",
           "--strided --dkv add --batches 2 --queries 3 --rows 300 --seed 70 --lists adversarial"),
     check("finish-fp32", "heads=2,dqk=128,dv=64,topk=30",

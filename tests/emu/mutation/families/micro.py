@@ -14,7 +14,6 @@ def case(name, which, files="", schedules=6):
                    emitted_by=("micro", "--emit", which), files=files,
                    report=r": schedule \d+: ([a-z]+): (.*)")
 
-
 COVERAGE = ("swizzle-0",)
 
 CONFIGURATIONS = (

@@ -2,13 +2,11 @@
 
 from configurations import Check
 
-
 FILES = ("templates/quantize_rows.cu", "templates/common/e4m3.cuh")
 
 
 def check(name, keys, options, **more):
     return Check(name, "quantize:" + keys, "quantize_rows:" + keys, options, files=FILES, **more)
-
 
 COVERAGE = ("quantize-integers", "quantize", "quantize-groups")
 

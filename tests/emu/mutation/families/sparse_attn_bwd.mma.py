@@ -2,7 +2,7 @@
 
 import re
 
-from configurations import Check, Program
+from configurations import Check
 
 
 def check(name, keys, options, knobs="", **more):
@@ -13,10 +13,7 @@ def check(name, keys, options, knobs="", **more):
                  f"sparse_attn_bwd:{kernel},variant=mma" + ("," + knobs if knobs else ""),
                  options, **more)
 
-
 COVERAGE = ("bwd-first-row", "bwd-one-by-one", "bwd-small", "bwd-four-warps")
-
-BY_ITSELF = "sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=mma"
 
 CONFIGURATIONS = (
     # Two stages, two key blocks, two tiles of heads; gaps between batches, invalid entries of the query list, empty
@@ -46,9 +43,6 @@ CONFIGURATIONS = (
     # Partial rows past 2^31 elements, of lists far longer than their keys.
     check("bwd-far-rows", "heads=64,dqk=576,dv=512,topk=1048576,deterministic=1",
           "--far --queries 2 --rows 60 --width 1048576 --valid 40 --lists random", knobs="block_heads=16", schedules=1),
-    # The same for lists and statistics.
-    Program("bwd-by-itself", "gpu_bwd_main", (BY_ITSELF,), emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
     # Five groups of 64 columns, gathered by two halves of the threads.
     check("bwd-shares", "heads=32,dqk=320,dv=256,topk=40", "--queries 1 --rows 60 --lists random",
           knobs="block_keys=16,block_heads=32", schedules=1),

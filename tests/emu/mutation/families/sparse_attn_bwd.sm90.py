@@ -3,13 +3,10 @@ key, partial groups, heads past the last."""
 
 import re
 
-from configurations import Check, Program
+from configurations import Check
 
 FILES = ("templates/sparse_attn_bwd.sm90", "templates/sparse_attn_bwd.slices.cuh",
          "templates/common/fragment_tile.cuh", "templates/common/row_sums.cuh")
-
-# All of them take more than an hour of two cores.
-SAMPLE = 40
 
 
 def check(name, keys, options, knobs="", **more):
@@ -20,11 +17,8 @@ def check(name, keys, options, knobs="", **more):
                  f"sparse_attn_bwd:{kernel},variant=sm90" + ("," + knobs if knobs else ""),
                  options, **more)
 
-
 COVERAGE = ("bwd-sm90", "bwd-sm90-halves", "bwd-sm90-groups", "bwd-sm90-partial-blocks", "bwd-sm90-slices",
-            "bwd-sm90-in-step", "bwd-sm90-racecheck")
-
-BY_ITSELF = "sparse_attn_bwd:heads=24,dqk=512,dv=512,deterministic=1,variant=sm90"
+            "bwd-sm90-racecheck")
 
 CONFIGURATIONS = (
     # Two blocks of heads, the second partial; gaps between batches; empty lists.
@@ -95,16 +89,6 @@ CONFIGURATIONS = (
     # Groups of four; all in one batch, so that one product gives a row of kv.
     check("bwd-sm90-far-fours", "heads=16,dqk=512,dv=512,topk=70",
           "--far --queries 5 --seed 70 --lists random", schedules=1),
-    # Lists, masks, statistics and partial rows past 2^31 elements.
-    Program("bwd-sm90-by-itself", "gpu_bwd_main", (BY_ITSELF,),
-            emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1),
-    # How thread blocks synchronise, whether they signal their end, and which lists they traverse downwards.
-    Program("bwd-sm90-in-step", "gpu_bwd_main", (BY_ITSELF, "steps"),
-            emitted_by=("smelt", "emit", BY_ITSELF, "--arch", "sm_90a"),
-            report=r"^    report ([a-z]+): (.*)", variables={"SMELT_TEST_SEED": "70"}, schedules=1,
-            files=("templates/sparse_attn_bwd.sm90.cu", "templates/sparse_attn_bwd.sm90_blocks.cuh",
-                   "templates/sparse_attn_bwd.sm90_gather.cuh")),
     # Two chunks of groups.
     check("bwd-sm90-chunks", "heads=64,dqk=512,dv=512,topk=64,deterministic=1",
           "--queries 140 --rows 100 --lists random --valid 3", schedules=1),

@@ -7,7 +7,6 @@ def check(name, keys, options, kernel, **more):
     return Check(name, f"sparse_attn:{keys},passes=backward,variant=mma", "sparse_attn_bwd_rows:" + kernel,
                  options, **more)
 
-
 COVERAGE = ("rows-wide", "rows")
 
 CONFIGURATIONS = (

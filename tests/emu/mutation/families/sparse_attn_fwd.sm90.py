@@ -7,9 +7,6 @@ FILES = ("templates/sparse_attn_fwd.sm90.cu",
          *(f"templates/sparse_attn_fwd.sm90_{part}.cuh" for part in ("gather", "output", "scores", "shared")),
          *WGMMA_PARTS)
 
-# All of them take more than an hour of two cores.
-SAMPLE = 50
-
 COVERAGE = ("sm90-sink", "sm90")
 
 CONFIGURATIONS = (

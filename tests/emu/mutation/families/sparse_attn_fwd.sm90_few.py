@@ -4,9 +4,6 @@ from sparse_attn import FALL, FALL_OPTIONS, WGMMA_PARTS, check
 
 FILES = ("templates/sparse_attn_fwd.sm90_few", "templates/common/few_", *WGMMA_PARTS)
 
-# All of them take more than an hour of two cores.
-SAMPLE = 50
-
 COVERAGE = ("few", "few-32", "few-far")
 
 CONFIGURATIONS = (

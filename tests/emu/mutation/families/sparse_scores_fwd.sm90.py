@@ -7,9 +7,6 @@ from sparse_scores import check
 FILES = ("templates/sparse_scores_fwd.sm90.cu", "templates/sparse_scores_fwd.gather.cuh",
          "templates/sparse_scores_fwd.heads.cuh", "templates/common/warp_arrival.cuh")
 
-# All of them take more than an hour of two cores.
-SAMPLE = 50
-
 COVERAGE = ("scores-ring", "scores-ring-short")
 
 CONFIGURATIONS = (

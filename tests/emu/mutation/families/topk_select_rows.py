@@ -7,8 +7,6 @@ from configurations import Check
 FILES = ("templates/common/warp_scan.cuh",
          *("templates/topk_select_rows." + part for part in ("cu", "emit", "list", "parts", "rank", "target", "warps", "window")))
 
-SAMPLE = 60  # one mutant that nothing catches takes all of a minute
-
 
 def check(name, keys, options, which="rows", **more):
     # Entries that several passes have are mutated in one of them alone.
