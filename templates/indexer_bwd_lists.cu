@@ -93,17 +93,18 @@ DEVICE u32 *map_places(const struct indexer_bwd_lists_params *params, const stru
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* A member's slots; the first `count` are scanned. */
+/* A member's slots; the first `count` are scanned. `rows`: of the window, that may be read. */
 struct slots {
     const int *indices;
     const float *grad;
     int count;
+    u32 rows;
 };
 
-DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params, int group,
-                                 int member) {
+DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params,
+                                 const struct window *window, int group, int member) {
     const i64 query = (i64)group * params->group_queries + member;
-    struct slots slots = {params->indices, params->grad, 0};
+    struct slots slots = {params->indices, params->grad, 0, window->rows};
     if (query < params->tokens) {
         slots.indices += query * params->indices_token_stride;
         slots.grad += query * params->grad_token_stride;
@@ -112,11 +113,16 @@ DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params, 
             const int given = params->topk_length[query * params->topk_length_token_stride];
             slots.count = minimum(maximum(given, 0), params->width / GRANULARITY) * GRANULARITY;
         }
+        if (params->limit) {
+            const int limit = params->limit[query * params->limit_token_stride];
+            slots.rows =
+                (u32)minimum(maximum(maximum(limit, 0) - (int)window->first, 0), (int)window->rows);
+        }
     }
     return slots;
 }
 
-/* A slot's row relative to the window; not below window->rows if it is outside. */
+/* A slot's row relative to the window; not below slots->rows if it is masked or outside. */
 DEVICE u32 window_row(const struct window *window, const struct slots *slots, int slot) {
     if (GRANULARITY == 1) {
         return slot < slots->count ? (u32)slots->indices[slot] - window->first : (u32)MASKED;
@@ -145,7 +151,7 @@ DEVICE bool mark(const struct indexer_bwd_lists_params *params, const struct win
     __syncthreads();
 #pragma unroll 1
     for (int member = 0; member < params->group_queries; ++member) {
-        const struct slots slots = member_slots(params, group, member);
+        const struct slots slots = member_slots(params, window, group, member);
         const u32 column = (u32)(member * window->words);
 #pragma unroll 1
         for (int begin = (int)threadIdx.x; begin < slots.count; begin += THREADS * LOADS) {
@@ -156,7 +162,7 @@ DEVICE bool mark(const struct indexer_bwd_lists_params *params, const struct win
             }
 #pragma unroll
             for (int i = 0; i < LOADS; ++i) {
-                repeated |= rows[i] < window->rows && set_bit(column, rows[i]);
+                repeated |= rows[i] < slots.rows && set_bit(column, rows[i]);
             }
         }
     }
@@ -360,12 +366,12 @@ DEVICE void place_grads(const struct indexer_bwd_lists_params *params, const str
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
-            grads[i] = rows[i] < window->rows ? slots->grad[slot + i * THREADS] : 0.0f;
+            grads[i] = rows[i] < slots->rows ? slots->grad[slot + i * THREADS] : 0.0f;
         }
 #pragma unroll
         for (int i = 0; i < LOADS; ++i) {
             float *const entry =
-                rows[i] < window->rows ? grad_entry(params, window, rows[i], begin) : 0;
+                rows[i] < slots->rows ? grad_entry(params, window, rows[i], begin) : 0;
             if (entry) {
                 *entry = grads[i];
             }
@@ -379,7 +385,7 @@ DEVICE void add_grads(const struct indexer_bwd_lists_params *params, const struc
     const int lane = (int)threadIdx.x;
     for (int first = 0; lane < 32 && first < slots->count; first += 32) {
         const u32 row = window_row(window, slots, first + lane);
-        float *const entry = row < window->rows ? grad_entry(params, window, row, begin) : 0;
+        float *const entry = row < slots->rows ? grad_entry(params, window, row, begin) : 0;
 #pragma unroll 1
         for (int active = 0; active < 32; ++active) {
             if (entry && lane == active) {
@@ -405,7 +411,7 @@ DEVICE void store_window(const struct indexer_bwd_lists_params *params, const st
         store_entries(list, (u32 *)params->keys + (i64)list->group * params->key_stride, begin);
 #pragma unroll 1
         for (int member = 0; member < params->group_queries; ++member) {
-            const struct slots slots = member_slots(params, list->group, member);
+            const struct slots slots = member_slots(params, window, list->group, member);
             if (repeated) {
                 add_grads(params, window, &slots, begin);
             } else {

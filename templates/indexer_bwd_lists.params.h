@@ -6,6 +6,7 @@
 struct indexer_bwd_lists_params {
     const int *indices;     /* [tokens, width / GRANULARITY] entries */
     const int *topk_length; /* [tokens] entries that are scanned; null: all */
+    const int *limit;       /* [tokens] rows from it on are masked; null: none are */
     const float *grad;      /* [tokens, width]; not read for masked slots */
     int *members;           /* [groups, group_queries] query group * group_queries + member; -1
                                past the last */
@@ -19,7 +20,8 @@ struct indexer_bwd_lists_params {
                      slots that name it, in their order; 0 where there is none or keys is -1 */
     float *zeros; /* [zero_vectors, 4] filled with zeros for later kernels' sums */
     long long zero_vectors;
-    long long indices_token_stride, topk_length_token_stride, grad_token_stride;
+    long long indices_token_stride, topk_length_token_stride, limit_token_stride;
+    long long grad_token_stride;
     int tokens, rows;
     int width; /* slots of a query, GRANULARITY for each entry */
     int groups;

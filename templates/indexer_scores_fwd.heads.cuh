@@ -16,7 +16,7 @@ enum {
     MASKED = -1,
     ELEMENT_BYTES = FP8 ? 1 : 2,
     EIGHTS = BLOCK_HEADS / 8,
-    KEYS = BLOCK_MAX > 1 && !WINDOWS, /* blocks' best rows may be wanted; rows may have a limit */
+    KEYS = BLOCK_MAX > 1 && !WINDOWS, /* blocks' best rows may be wanted */
     SUM_HEADS = HEADS / HEAD_GROUPS,  /* of a logit */
     SUM_EIGHTS = EIGHTS / HEAD_GROUPS /* the same; columns past SUM_HEADS repeat the last head */
 };
@@ -58,13 +58,13 @@ DEVICE void add_eight(float *sums, const float *d, const float *weights, int fir
 /* A query's index row. */
 struct slot_row {
     const int *row;
-    int slots;               /* to scan: GRANULARITY for each entry */
-    struct key_range window; /* with WINDOWS or KEYS */
+    int slots;             /* to scan: GRANULARITY for each entry */
+    struct key_range rows; /* that may be read; none unless begin < end */
 };
 
 DEVICE struct slot_row open_row(const struct indexer_scores_fwd_params *params, int query) {
     const struct work_params *const work = &params->work;
-    struct slot_row opened = {index_row(work, query), 0, {0, 0}};
+    struct slot_row opened = {index_row(work, query), 0, {0, work->rows}};
     if (GRANULARITY == 1) {
         opened.slots = index_slots(work, query, query);
     } else {
@@ -75,36 +75,30 @@ DEVICE struct slot_row open_row(const struct indexer_scores_fwd_params *params, 
         }
     }
     if (WINDOWS) {
-        opened.window.begin = params->window_begin[query];
-        opened.window.end = params->window_end[query];
-    }
-    if (KEYS) {
-        opened.window.end =
-            params->limit ? params->limit[query * params->limit_token_stride] : work->rows;
+        opened.rows.begin = maximum(params->window_begin[query], 0);
+        opened.rows.end = minimum(params->window_end[query], work->rows);
+    } else if (params->limit) {
+        opened.rows.end = minimum(params->limit[query * params->limit_token_stride], work->rows);
     }
     return opened;
 }
 
 /* The row that a slot names; anything that names_row rejects if it is none. */
-DEVICE int slot_value(const struct slot_row *row, int slot, int rows) {
+DEVICE int slot_value(const struct slot_row *row, int slot) {
     if (slot >= row->slots) {
         return MASKED;
     }
     const int entry = row->row[slot / GRANULARITY];
     u32 found = (u32)entry;
     if (GRANULARITY > 1) { /* an entry below 0 is large as u32 */
-        found = found < ((u32)rows + GRANULARITY - 1) / GRANULARITY
-                    ? found * GRANULARITY + (u32)(slot % GRANULARITY)
-                    : (u32)MASKED;
-    }
-    if ((WINDOWS || KEYS) && ((int)found < row->window.begin || (int)found >= row->window.end)) {
-        return MASKED;
+        found = found < (1u << 31) / GRANULARITY ? found * GRANULARITY + (u32)(slot % GRANULARITY)
+                                                 : (u32)MASKED;
     }
     return (int)found;
 }
 
-DEVICE bool names_row(int value, int rows) {
-    return value >= 0 && value < rows;
+DEVICE bool names_row(const struct slot_row *row, int value) {
+    return value >= row->rows.begin && value < row->rows.end;
 }
 
 /* The slot of 16 whose logit a lane writes; the upper half of each quad writes none. */

@@ -90,8 +90,8 @@ DEVICE bool load_piece(struct key_piece *piece, const struct indexer_scores_fwd_
     bool any = false;
 #pragma unroll
     for (int tile = 0; tile < KEY_TILES; ++tile) {
-        const int found = slot_value(row, first + tile * 16 + lane % 16, params->work.rows);
-        const bool valid = names_row(found, params->work.rows);
+        const int found = slot_value(row, first + tile * 16 + lane % 16);
+        const bool valid = names_row(row, found);
         piece->valid[tile] = __ballot_sync((u32)ALL_LANES, valid) & 0xffffu;
         if (FP8) {
             piece->scale[tile] = valid ? params->k_scale[found] : 0.0f;

@@ -22,9 +22,10 @@ struct indexer_scores_fwd_params {
     const int *window_end;   /* [tokens] */
     long long logits_group_stride;
     int weights_bf16; /* 1: weights are bf16; 0: fp32 */
-    /* With BLOCK_MAX above 1 and without WINDOWS: */
+    /* Without WINDOWS: */
     const int *limit; /* [tokens] rows from it on are masked; or null */
-    int *keys; /* [tokens, width / BLOCK_MAX] the row whose logit is the largest of the block,
+    int *
+        keys; /* with BLOCK_MAX above 1: [tokens, width / BLOCK_MAX] the row whose logit is the largest of the block,
                          of several the lowest slot's, -1 where all are -inf; or null */
     long long limit_token_stride, keys_token_stride;
 };

@@ -158,20 +158,20 @@ DEVICE int first_slot(int group, int iteration) {
 }
 
 /* Loads the slots of the block at slot `first`. */
-DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first, int rows) {
+DEVICE void load_block(struct slot_block *block, const struct slot_row *row, int first) {
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
         const int slot = first + i * 32 + (int)(threadIdx.x % 32);
-        block->values[i] = slot_value(row, slot, rows);
+        block->values[i] = slot_value(row, slot);
     }
 }
 
-/* Finds the valid slots; returns whether there are any. */
-DEVICE bool vote_block(struct slot_block *block, int rows) {
+/* Finds the valid slots of a block of the row; returns whether there are any. */
+DEVICE bool vote_block(struct slot_block *block, const struct slot_row *row) {
     u32 any = 0;
 #pragma unroll
     for (int i = 0; i < VOTES; ++i) {
-        const bool valid = names_row(block->values[i], rows);
+        const bool valid = names_row(row, block->values[i]);
         block->values[i] = valid ? block->values[i] : MASKED;
         block->votes[i] = __ballot_sync((u32)ALL_LANES, valid);
         any |= block->votes[i];
@@ -286,7 +286,7 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
     struct slot_row row = open_row(params, (int)blockIdx.x);
     struct slot_block ahead;
     int iteration = 0;
-    load_block(&ahead, &row, first_slot(group, iteration), work->rows);
+    load_block(&ahead, &row, first_slot(group, iteration));
 #pragma unroll 1
     for (u32 query = blockIdx.x; query < (u32)work->tokens; query += gridDim.x, ++iteration) {
         const int begin = first_slot(group, iteration);
@@ -294,12 +294,12 @@ DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group
 #pragma unroll 1
         for (int first = begin; first == begin || first < work->width; first += STEP_SLOTS) {
             struct slot_block block = ahead;
-            const bool any = vote_block(&block, work->rows);
+            const bool any = vote_block(&block, &row);
             if (first + STEP_SLOTS < work->width) {
-                load_block(&ahead, &row, first + STEP_SLOTS, work->rows);
+                load_block(&ahead, &row, first + STEP_SLOTS);
             } else if (query + gridDim.x < (u32)work->tokens) {
                 row = open_row(params, (int)(query + gridDim.x));
-                load_block(&ahead, &row, first_slot(group, iteration + 1), work->rows);
+                load_block(&ahead, &row, first_slot(group, iteration + 1));
             }
             if (any || first == begin) {
                 push_block(params, &block, any, columns, (int)query, first, group, &place);

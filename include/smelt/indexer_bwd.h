@@ -6,8 +6,8 @@
  *   T query tokens, S keys, H indexer heads, D their width, width: slots of an index row.
  *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32 or bf16    indices, grad [T,width]
  *
- * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. All
- * others are masked: they do not contribute, and their grad is not read. A key that is selected
+ * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S, and
+ * indices[t,i] < limit[t] (if given). All others are masked: they do not contribute, and their grad is not read. A key that is selected
  * twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
  * valid slots:
  *   dq[t,h,:]     = sum over i of g * weights[t,h] * [x > 0] * k[s,:]
@@ -84,6 +84,7 @@ typedef struct smelt_indexer_bwd_args {
     size_t workspace_bytes;   /* at least the result of smelt_indexer_bwd_backward_workspace */
     int free_multiprocessors; /* that the main kernel leaves to other streams; 0: none */
     int reserved;             /* 0 */
+    smelt_const_tensor limit; /* [T,1] int32, optional: keys from it on are masked */
 } smelt_indexer_bwd_args;
 
 #define SMELT_INDEXER_BWD_ARGS_INIT SMELT_INIT(smelt_indexer_bwd_args)

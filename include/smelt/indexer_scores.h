@@ -7,8 +7,8 @@
  *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32 or bf16   indices [T,width] int32
  *   topk_length [T,1] int32   logits [T,width] fp32
  *
- * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S. Any other
- * slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
+ * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S, and
+ * indices[t,i] < limit[t] (if given). Any other slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
  *   logits[t,i] = sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
  * and at a masked one -inf; with activation=none <q[t,h,:], k[s,:]> replaces max(0, ..). logits[t,i]
  * belongs to slot i; every element is written. A row selected twice has its logit twice.
@@ -63,8 +63,7 @@ typedef struct smelt_indexer_scores_args {
     smelt_const_tensor indices;     /* [T,width] int32 */
     smelt_const_tensor topk_length; /* [T,1] int32: slots that count; NULL: all. Below 0 is 0 */
     smelt_tensor logits;      /* [T,width] fp32; [T, width * granularity / block_max] above 1 */
-    smelt_const_tensor limit; /* [T,1] int32, optional, with block_max above 1: rows from it on
-                                       are masked */
+    smelt_const_tensor limit; /* [T,1] int32, optional: rows from it on are masked */
     smelt_tensor keys;        /* [T,width] int32, like logits; optional, with block_max above 1 */
 } smelt_indexer_scores_args;
 

@@ -156,7 +156,7 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
         several = is_batched(grad_loss)
         slots, weights = (grad * grad_loss, index_weights) if several else (grad, index_weights.float() * grad_loss)
         chosen = (indices, lengths) if entries is None else (entries, None)
-        given = slots, index_q, index_k, weights, *chosen
+        given = slots, index_q, index_k, weights, *chosen, None
         dq, dk, dweights = _index_backward.in_backward(*given, free, "relu", deterministic, options["dk_dtype"], backend)
         gradients[3:] = dq, dk, dweights if several else (dweights * grad_loss).to(index_weights.dtype)
     return gradients

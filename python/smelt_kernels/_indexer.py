@@ -484,7 +484,7 @@ def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset, wi
     if expand > 1:
         indices, lengths = _entries(indices, lengths, window_end, grad.shape[-1], expand), None
     own = q.new_full(q.shape[:2], scale or 1.0, dtype=torch.float32) if weights is None else weights
-    given = q, k, own, indices, lengths, free, activation
+    given = q, k, own, indices, lengths, None, free, activation
     dq, dk, dweights = backward.in_backward(grad, *given, None, None, backend)
     return dq, dk, None if weights is None else dweights
 

@@ -34,8 +34,8 @@ def _spec(_, heads, dim, __, width, weights_type, activation: str, deterministic
     return f"indexer_bwd:{of},deterministic={deterministic:d}{of_type(weights_type)}"
 
 
-def _by_reference(grad, q, k, weights, indices, topk_length, activation, dk_dtype):
-    dq, dk, dweights = _reference.scores_backward(grad, q, k, weights, indices, topk_length, activation)
+def _by_reference(grad, q, k, weights, indices, topk_length, limit, activation, dk_dtype):
+    dq, dk, dweights = _reference.scores_backward(grad, q, k, weights, indices, topk_length, limit, activation)
     return dq, dk.to(dk_dtype or k.dtype), dweights
 
 
@@ -67,6 +67,7 @@ def indexer_backward(
     indices: Tensor,
     *,
     topk_length: Tensor | None = None,
+    limit: Tensor | None = None,
     activation: Activation = "relu",
     deterministic: bool | None = None,
     dk_dtype: torch.dtype | None = None,
@@ -82,6 +83,7 @@ def indexer_backward(
         weights: [T, H], fp32 or bf16.
         indices: [T, width], int32. Slots outside 0..S-1 are masked.
         topk_length: [T], int32: the number of a query's slots that count.
+        limit: [T], int32: keys from it on are masked.
         activation: As in indexer_scores.
         deterministic: Whether dk is summed in a fixed order; None follows torch.use_deterministic_algorithms.
         dk_dtype: Type of dk, torch.bfloat16 (also if None) or torch.float32.
@@ -101,5 +103,5 @@ def indexer_backward(
         >>> dq, dk, dweights = smelt.indexer_backward(torch.ones_like(logits), iq, ik, weights, indices)
     """
     choose(activation, "activation", ACTIVATIONS)
-    given = (grad, q, k, weights, indices, topk_length)
+    given = (grad, q, k, weights, indices, topk_length, limit)
     return backward.call(*given, free_multiprocessors, activation, deterministic, type_of_dk(dk_dtype), backend)

@@ -195,20 +195,24 @@ def _selected(q, k, indices, topk_length):
 
 
 @in_its_own_types
-def scores(q, k, weights, indices, topk_length, activation="relu"):
+def _below(indices, limit):
+    return indices if limit is None else indices.masked_fill(indices >= limit.unsqueeze(1), -1)
+
+
+def scores(q, k, weights, indices, topk_length, limit=None, activation="relu"):
     """The operator indexer_scores."""
     parts = []
-    for part, _, _, valid, products in _selected(q, k, indices, topk_length):
+    for part, _, _, valid, products in _selected(q, k, _below(indices, limit), topk_length):
         logits = (_activated(products, activation) * weights[part].to(products.dtype).unsqueeze(-1)).sum(1)
         parts.append(logits.masked_fill(~valid, NEVER))
     return torch.cat(parts)
 
 
 @in_its_own_types
-def scores_backward(grad, q, k, weights, indices, topk_length, activation="relu"):
+def scores_backward(grad, q, k, weights, indices, topk_length, limit=None, activation="relu"):
     """The operator indexer_bwd: dq, dk and dweights."""
     dqs, dweights, dk = [], [], None
-    for part, slots, chosen, valid, products in _selected(q, k, indices, topk_length):
+    for part, slots, chosen, valid, products in _selected(q, k, _below(indices, limit), topk_length):
         shares = torch.where(valid, grad[part].to(products.dtype), 0.0).unsqueeze(1)
         weighted = shares * weights[part].to(products.dtype).unsqueeze(-1)
         weighted = weighted * (products > 0) if activation == "relu" else weighted.expand_as(products)

@@ -26,7 +26,6 @@ from ._checks import (
     integer,
     legal_scale,
     number,
-    shapes,
     tensor,
     whole,
 )
@@ -153,7 +152,7 @@ def _block_rows(entries, size, keys, topk_length, limit):
 
 def _blocks_by_reference(q, k, weights, indices, topk_length, limit, activation, block_max):
     rows = _block_rows(indices, block_max, len(k), topk_length, limit)
-    logits = _reference.scores(q, k, weights, rows.flatten(1), None, activation).unflatten(1, rows.shape[1:])
+    logits = _reference.scores(q, k, weights, rows.flatten(1), None, None, activation).unflatten(1, rows.shape[1:])
     logits = logits.masked_fill(logits.isnan(), NEVER)
     best = logits.argmax(-1, keepdim=True)
     largest = logits.gather(-1, best).squeeze(-1)
@@ -179,19 +178,10 @@ def _saved_blocks(arguments, made):
 
 def _block_gradients(grad, options, q, k, weights, keys):
     """Of a block's logit: that of the key that has it."""
-    return backward.in_backward(grad, q, k, weights, keys, None, *options)
+    return backward.in_backward(grad, q, k, weights, keys, None, None, *options)
 
 
 _blocks.differentiable(("q", "k", "weights"), 0, _saved_blocks, _block_gradients)
-
-
-def _below(indices, limit, device):
-    """Lists of keys without those from the limit on, which the kernel has for blocks alone. `device`: of the queries."""
-    shapes(indices=(indices, "TW", True), limit=(tensor(limit, "limit"), "T", True))
-    if limit.device != indices.device:
-        name = "limit" if indices.device == device else "indices"
-        raise ValueError(f"smelt: {name} must be on device {device}, as the others are")
-    return torch.where(indices < limit.unsqueeze(1), indices, -1)
 
 
 def indexer_scores(
@@ -263,15 +253,9 @@ def indexer_scores(
             length = tensor(topk_length, "topk_length")
             topk_length = length.repeat_interleave(lists[1]) if length.dim() == 1 else length.flatten()
         limit = limit if limit is None else tensor(limit, "limit").repeat_interleave(lists[1])
-    dk = type_of_dk(dk_dtype)
-    if block_max > 1:
-        given = (q, k, weights, indices, topk_length, limit)
-        logits = _blocks.call(*given, free_multiprocessors, activation, block_max, deterministic, dk, backend)[0]
-        return logits.unflatten(0, lists) if len(lists) == 2 else logits
-    if limit is not None:
-        indices = _below(indices, limit, tensor(q, "q").device)
-    given = (q, k, weights, indices, topk_length)
-    logits = _logits.call(*given, free_multiprocessors, activation, deterministic, dk, backend)[0]
+    given = (q, k, weights, indices, topk_length, limit, free_multiprocessors, activation)
+    options = deterministic, type_of_dk(dk_dtype), backend
+    logits = _blocks.call(*given, block_max, *options)[0] if block_max > 1 else _logits.call(*given, *options)[0]
     return logits.unflatten(0, lists) if len(lists) == 2 else logits
 
 

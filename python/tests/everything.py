@@ -142,7 +142,7 @@ def bases(device):
     add("indexed_attention, candidates", "indexed_attention", candidates=numbers([0, -1], [0, 1]), candidate_block=2)
     lengths = numbers(2, 3)
     add("indexer_scores, all", "indexer_scores", topk_length=lengths, limit=numbers(3, 4))
-    add("indexer_backward, all", "indexer_backward", topk_length=lengths)
+    add("indexer_backward, all", "indexer_backward", topk_length=lengths, limit=numbers(3, 4))
     add("indexer_loss, all", "indexer_loss", topk_length=lengths, weight=weight, return_losses=True)
     add("indexer_dense_loss, all", "indexer_dense_loss", weight=weight, return_losses=True, groups=2, block_max=2)
     return found

@@ -84,6 +84,7 @@ def arguments_of_all(device):
             "weights": weights,
             "indices": lists,
             "topk_length": None,
+            "limit": None,
         },
         "indexer_loss": {
             "logits": normal(2, 3, dtype=torch.float32),

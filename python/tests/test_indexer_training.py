@@ -270,6 +270,26 @@ def test_scores_of_blocks(device, backend):
         assert (each.grad.double() - true.grad).norm() <= 1e-2 * true.grad.norm()
 
 
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_scores_below_a_limit(device, backend):
+    """As if the lists had no keys from it on; what the loss says of these slots is not read."""
+    generator = torch.Generator().manual_seed(6)
+    q = torch.randn(3, 4, 64, generator=generator).to(device, torch.bfloat16)
+    k = torch.randn(50, 64, generator=generator).to(device, torch.bfloat16)
+    weights = torch.randn(3, 4, generator=generator).to(device)
+    indices = torch.randint(-1, 51, (3, 20), generator=generator).to(device, torch.int32)
+    limit = torch.tensor([0, 21, 99], dtype=torch.int32, device=device)
+    found = []
+    for lists, own in ((indices, limit), (indices.where(indices < limit.unsqueeze(1), -1), None)):
+        leaves = [each.detach().clone().requires_grad_() for each in (q, k, weights)]
+        logits = smelt.indexer_scores(*leaves, lists, limit=own, backend=backend)
+        grad = torch.where(logits > float("-inf"), 1.0, float("nan"))
+        logits.backward(grad)
+        found.append([logits, *(each.grad for each in leaves)])
+    for got, wanted in zip(*found):
+        assert torch.equal(got, wanted)
+
+
 # ---- PyTorch ----------------------------------------------------------------------------------------
 
 
@@ -285,8 +305,8 @@ def test_opcheck(device):
     lists = (attention_q, kv, indices, None, None, None, None)
     for op, arguments in (
         (ops.sparse_scores, (*lists, lse, 0, 0.1, 128, 0, "smelt")),
-        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, 0, "relu", True, None, "smelt")),
-        (ops.indexer_bwd, (grad, q, k, weights, indices, None, 0, "relu", True, None, "smelt")),
+        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, None, 0, "relu", True, None, "smelt")),
+        (ops.indexer_bwd, (grad, q, k, weights, indices, None, None, 0, "relu", True, None, "smelt")),
         (ops.indexer_loss, (*wanting(logits), logits.abs(), indices, None, None, 9, 0, 1.0, True, "smelt")),
     ):
         torch.library.opcheck(op.default, arguments)

@@ -24,7 +24,8 @@ static int granularity(const void *spec) {
     return ((const struct smelt__indexer_bwd_spec *)spec)->granularity;
 }
 
-static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity, 0};
+static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), granularity,
+                                          TENSOR(LIMIT)};
 
 /* ---- options --------------------------------------------------------------------------------- */
 
@@ -111,6 +112,8 @@ static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
 
 static int given(const struct smelt__problem *problem, int tensor) {
     const struct smelt__key_rows dk = dk_rows(problem);
+    if (tensor == TENSOR(LIMIT)) /* with half of the seeds */
+        return problem->options.seed % 2 != 0;
     return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
                                          : smelt__key_rows_given(problem, &dk, tensor);
 }

@@ -75,30 +75,18 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-enum { STREAM_LIMIT = 97 };
-
-/* limit: with half of the seeds; keys: with three of four. */
-static int tensor_wanted(const struct smelt__problem *problem, int tensor) {
-    return tensor == TENSOR(LIMIT) ? problem->options.seed % 2 == 0
-                                   : problem->options.seed % 4 != 3;
-}
-
-/* Of every kind: a few keys, none, or more than there are. */
-static void fill_limits(const struct smelt__problem *problem) {
-    int32_t *const limits = smelt__problem_data(problem, TENSOR(LIMIT));
-    for (int64_t t = 0; limits && t < problem->extents[TENSOR(T)]; t++) {
-        struct smelt__random random =
-            smelt__random_at(problem->options.seed, STREAM_LIMIT, (uint64_t)t);
-        limits[smelt__problem_at(problem, TENSOR(LIMIT), t, 0, 0)] =
-            t % 5 == 4 ? -1
-                       : (int32_t)smelt__random_below(&random, 5 * problem->options.rows / 4 + 1);
-    }
-}
-
+/* limit: with half of the seeds, the even ones for blocks' largest logits; keys: with three of four. */
 static int given(const struct smelt__problem *problem, int tensor) {
-    const struct smelt__indexer_scores_spec *spec = problem->spec;
-    return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
-                                         : spec->block_max > 1 && tensor_wanted(problem, tensor);
+    const int blocks = ((const struct smelt__indexer_scores_spec *)problem->spec)->block_max > 1;
+    const uint64_t seed = problem->options.seed;
+    switch (tensor) {
+    case TENSOR(TOPK_LENGTH):
+        return problem->options.topk_length;
+    case TENSOR(LIMIT):
+        return (seed % 2 == 0) == blocks;
+    default:
+        return blocks && seed % 4 != 3;
+    }
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -116,7 +104,6 @@ static int fill(struct smelt__problem *problem) {
     if (!used)
         return -1;
     smelt__slots_fill(problem, &slots);
-    fill_limits(problem);
     const int failed = smelt__slots_mark(problem, &slots, used) != 0 ||
                        smelt__indexer_fill_rows(problem, &inputs, used) != 0;
     free(used);

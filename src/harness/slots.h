@@ -16,7 +16,7 @@ struct smelt__slots {
     int limit; /* optional tensor [T,1]: rows from it on are masked; 0: the operator has none */
 };
 
-/* Fills indices and topk_length from the problem's options. */
+/* Fills indices and topk_length from the problem's options, and the limits. */
 void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots *slots);
 
 /* The row that slot i of a query names, or -1 where it is masked. */

@@ -78,6 +78,7 @@ static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
     const struct indexer_bwd_lists_params params = {
         SMELT__TENSOR_T(indices, args->indices),
         SMELT__TENSOR_T(topk_length, args->topk_length),
+        SMELT__TENSOR_T(limit, args->limit),
         SMELT__TENSOR_T(grad, args->grad),
         .members = at(call, layout->members),
         .counts = at(call, layout->dk.counts),

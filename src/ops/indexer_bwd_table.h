@@ -42,14 +42,15 @@ static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
     ROW(DK, SMELT__TENSOR(dk, BF16, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1)           \
     ROW(DK_FP32, SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1) \
     ROW(DK_SUM, SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(S), OF(D)), .whole_rows = 1,           \
-        .one_of = 1)
+        .one_of = 1)                                                                               \
+    ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)
 
 enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
 
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", reserved, smelt__indexer_bwd_symbols,           \
+        SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", limit, smelt__indexer_bwd_symbols,              \
                     smelt__indexer_bwd_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }

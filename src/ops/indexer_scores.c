@@ -36,11 +36,10 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_scores_args *args = call->args;
     if (args->tokens == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    if (smelt__spec_get(&call->op->spec, "block_max") == 1 && (args->limit.data || args->keys.data))
+    if (smelt__spec_get(&call->op->spec, "block_max") == 1 && args->keys.data)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "%s is given but the operator was made with block_max=1; make one with "
-                           "block_max above 1, or pass NULL",
-                           args->limit.data ? "limit" : "keys");
+                           "keys is given but the operator was made with block_max=1; make one "
+                           "with block_max above 1, or pass NULL");
     const smelt_status status = smelt__call_check(call, 0, NULL, 0);
     if (status != SMELT_OK)
         return status;

@@ -6,15 +6,23 @@
 
 #include "reference/vectors.h"
 
+/* The rows that a query may have. */
+static int64_t rows_below(const smelt_indexer_bwd_args *args, int64_t query) {
+    const int32_t *const limits = args->limit.data;
+    const int64_t limit = limits ? limits[query * args->limit.strides[0]] : args->rows;
+    return limit < args->rows ? limit : args->rows;
+}
+
 int64_t smelt__indexer_bwd_slot(const struct smelt__indexer_bwd_spec *spec,
                                 const smelt_indexer_bwd_args *args, int64_t query, int64_t i) {
     const int64_t size = spec->granularity, slot = i / size;
     const int32_t *const lengths = args->topk_length.data;
+    const int64_t rows = rows_below(args, query);
     const int64_t entry =
         ((const int32_t *)args->indices.data)[query * args->indices.strides[0] + slot];
     if (lengths && slot >= lengths[query * args->topk_length.strides[0]])
         return -1;
-    return entry >= 0 && entry * size + i % size < args->rows ? entry * size + i % size : -1;
+    return entry >= 0 && entry * size + i % size < rows ? entry * size + i % size : -1;
 }
 
 static void load_query(const struct smelt__indexer_bwd_spec *spec,
@@ -96,6 +104,8 @@ static double grads_of(const struct smelt__indexer_bwd_spec *spec,
     const int64_t slots = length < args->width ? length : args->width;
     double sum = 0;
     *count = 0;
+    if (key >= rows_below(args, query))
+        return 0;
     for (int64_t i = 0; i < slots; i++) /* may be called for all queries, with billions of slots */
         if (row[i] == key / spec->granularity) {
             sum += grad_of(args, query, i * spec->granularity + key % spec->granularity);
