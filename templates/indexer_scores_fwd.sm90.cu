@@ -41,7 +41,7 @@
  *
  * Shared memory (offsets and sizes: the plan above):
  *   KEYS     [WARPGROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
- *            swizzled
+ *            swizzled; of narrower keys a row's first bytes
  *   QUERY    [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, swizzled likewise. Rows beyond HEADS
  *            repeat the last head and are discarded
  *   WEIGHTS  [QUERIES][BLOCK_HEADS] fp32; beyond HEADS likewise
@@ -78,8 +78,11 @@ enum {
     BLOCK_BYTES = PARTS * PART_BYTES,
     QUERY_TILE_BYTES = BLOCK_HEADS * TILE_PITCH,
     QUERY_BYTES = ROW_TILES * QUERY_TILE_BYTES,
-    EIGHT = 8,                            /* rows of an atom, lanes of a row's 128 bytes */
-    VALUES = BLOCK_HEADS / 2,             /* of a thread: X of a part */
+    EIGHT = 8,                       /* rows of an atom */
+    ROW_BYTES = DIM * ELEMENT_BYTES, /* in global memory; in a tile a row has 128 */
+    ROW_LANES = ROW_BYTES < TILE_PITCH ? ROW_BYTES / 16 : EIGHT, /* that copy a row of a tile */
+    LANE_ROWS = EIGHT / ROW_LANES,                               /* of an atom, copied at once */
+    VALUES = BLOCK_HEADS / 2,                                    /* of a thread: X of a part */
     WIDE_BLOCKS = BLOCK_MAX > WARP_SLOTS, /* several warps have slots of a block of BLOCK_MAX */
     RUNS = BLOCK_KEYS / WARP_SLOTS,       /* warps' slots in a block of BLOCK_KEYS */
     NO_QUERY = -1
@@ -199,19 +202,22 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 
 /* ---- gather: copies -------------------------------------------------------------------------- */
 
-/* Starts the copies of a block's keys to `to`, 128 bytes of a row per eight lanes, at the same time
- * those of four rows that are 8 apart. Masked slots become zeros without a read. `columns`: the
- * lane's address in row 0. */
+/* Starts the copies of a block's keys to `to`, a row of a tile per ROW_LANES lanes, at the same time
+ * those of LANE_ROWS rows of each of four atoms. Masked slots become zeros without a read. `columns`:
+ * the lane's address in row 0. */
 DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *columns, u32 row_bytes) {
-    const u32 lane = threadIdx.x % 32, place = to + lane / 8 * ATOM_BYTES + lane % 8 * 16;
+    const u32 lane = threadIdx.x % 32, own = lane / ROW_LANES % LANE_ROWS; /* row of the lane's */
+    const u32 place = to + lane / 8 * ATOM_BYTES + own * TILE_PITCH + (lane % ROW_LANES ^ own) * 16;
 #pragma unroll
-    for (int i = 0; i < VOTES * EIGHT; ++i) {
-        /* Row i % 8 of its eight, in the lower or upper half of the part. */
-        const int number = __shfl_sync((u32)ALL_LANES, block->values[i / EIGHT], i % EIGHT, EIGHT);
+    for (int i = 0; i < VOTES * ROW_LANES; ++i) {
+        /* From row `first` of its atom on, in the lower or upper half of the part. */
+        const int first = i % ROW_LANES * LANE_ROWS, vote = i / ROW_LANES;
+        const int number =
+            __shfl_sync((u32)ALL_LANES, block->values[vote], first + (int)own, EIGHT);
         const char *const source = columns + (u64)(u32)number * row_bytes;
-        const u32 row = (place ^ (u32)(i % EIGHT * 16)) +
-                        (u32)(i / EIGHT / 2 * PART_BYTES + i / EIGHT % 2 * (TILE_BYTES / 2) +
-                              i % EIGHT * TILE_PITCH);
+        const u32 row =
+            (place ^ (u32)(first * 16)) +
+            (u32)(vote / 2 * PART_BYTES + vote % 2 * (TILE_BYTES / 2) + first * TILE_PITCH);
 #pragma unroll
         for (int tile = 0; tile < ROW_TILES; ++tile) {
             cp_async_16(row + (u32)(tile * TILE_BYTES), source + tile * TILE_PITCH,
@@ -223,7 +229,7 @@ DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *column
 /* Starts the copy of the warp's share of a query's heads and stores its share of the weights. */
 DEVICE void load_query(const struct indexer_scores_fwd_params *params, int query, int group,
                        struct ring_place *place) {
-    enum { CHUNKS = DIM * ELEMENT_BYTES / 16, LOADERS = WARPGROUPS * 32 };
+    enum { CHUNKS = ROW_BYTES / 16, LOADERS = WARPGROUPS * 32 };
     const int loader = group * 32 + (int)(threadIdx.x % 32), full = QUERY_FULL + place->index;
     const u32 to = shared_address(query_heads(place->index));
     mbarrier_wait(barrier_at(QUERY_EMPTY + place->index), place->parity ^ 1);
@@ -279,7 +285,7 @@ DEVICE void push_block(const struct indexer_scores_fwd_params *params,
 /* A gather warp. The next block's slots are loaded while one is copied. */
 DEVICE void run_gather(const struct indexer_scores_fwd_params *params, int group) {
     const struct work_params *const work = &params->work;
-    const u64 first_key = (u64)params->k + threadIdx.x % 8 * 16;
+    const u64 first_key = (u64)params->k + threadIdx.x % ROW_LANES * 16;
     const char *const columns =
         (const char *)((u64)keep((u32)(first_key >> 32)) << 32 | keep((u32)first_key));
     struct ring_place place = {0, 0}, query_place = {0, 0};
@@ -358,7 +364,7 @@ DEVICE void begin_query(const struct indexer_scores_fwd_params *params, struct m
 DEVICE void issue_part(float *x, int number, int part, u64 b) {
     const u64 a = tile_descriptor(block_keys(number) + (u32)(part * PART_BYTES));
 #pragma unroll
-    for (int step = 0; step < ROW_TILES * 4; ++step) {
+    for (int step = 0; step < ROW_BYTES / STEP_BYTES; ++step) {
         const int tile = step / 4, columns = step % 4 * STEP_BYTES;
         multiply(x, descriptor_advance(a, (u32)(tile * TILE_BYTES + columns)),
                  descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + columns)), step > 0);

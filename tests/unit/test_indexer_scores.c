@@ -53,8 +53,6 @@ TEST(refusals) {
     static const struct plan_case cases[] = {
         {"indexer_scores_fwd:heads=128,dim=128,stages=4", "sm_90a", "legal: 2..3"},
         {"indexer_scores_fwd:heads=65,dim=128,warpgroups=4", "sm_90a", "legal: 2, 3"},
-        {"indexer_scores_fwd:heads=64,dim=32,variant=sm90", "sm_90a",
-         "variant sm90 has no rows below 128 bytes; variant=mma has dim=32"},
         {"indexer_bwd_main:heads=64,dim=32,variant=sm90", "sm_90a",
          "variant sm90 has no dim=32; variant=mma has it"},
         {"indexer_scores_fwd:heads=4,dim=128,granularity=128,block_max=128,block_keys=64", "sm_90a",

@@ -137,7 +137,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a block"},
-        {"ROW_TILES", NULL, choice->tiles, "tiles of 64 columns"},
+        {"ROW_TILES", NULL, choice->tiles, "tiles of 128 bytes of a row"},
         {"MATH_REGISTERS", NULL, registers[choice->groups].math, "of a thread that computes"},
         {"GATHER_REGISTERS", NULL, registers[choice->groups].gather, "of a thread that gathers"},
     };
@@ -153,20 +153,13 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
     const int fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8;
-    struct choice choice = {.tiles = (int)smelt__spec_get(spec, "dim") * (fp8 ? 1 : 2) / ROW,
+    const int row_bytes = (int)smelt__spec_get(spec, "dim") * (fp8 ? 1 : 2);
+    struct choice choice = {.tiles = (row_bytes + ROW - 1) / ROW,
                             .fp8 = fp8,
                             .block_max = (int)smelt__spec_get(spec, "block_max"),
                             .head_groups = (int)smelt__spec_get(spec, "groups")};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (choice.tiles == 0) {
-        smelt__message_set(
-            message,
-            "%s: variant sm90 has no rows below 128 bytes; variant=mma has dim=32, and "
-            "dim=64 with dtype=fp8",
-            spec->schema->name);
-        return -1;
-    }
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
     const int many = choice.block_heads > MANY_HEADS, wide = choice.block_max > PART_KEYS;
     choice.groups = smelt__spec_knob(
