@@ -225,44 +225,54 @@ struct chain {
     const int *begins, *ends; /* [tokens] windows of the indexer's keys */
 };
 
-/* Queries of a chunk, the keys that their windows may have, and a group of heads. */
+/* Queries of a chunk, the keys that their windows may have, and a group of heads. `args`: the call's,
+ * with the tensors that have heads from the group's first one on. */
 struct chunk {
     int64_t first, queries, keys;
     int group;
+    smelt_indexer_dense_loss_args args;
 };
 
 static void *at(const struct chain *chain, size_t offset) {
     return (char *)chain->args->workspace + offset;
 }
 
-/* Element number `index` of a tensor along its first dimension. */
-static const void *const_at(const smelt_const_tensor *tensor, int64_t index, int64_t bytes) {
-    return tensor->data && index > 0
-               ? (const char *)tensor->data + index * tensor->strides[0] * bytes
-               : tensor->data;
+static int64_t weight_bytes_of(const struct chain *chain) {
+    return chain->made->indexer.weights_bf16 ? ELEMENT : (int64_t)sizeof(float);
 }
 
-/* The same of `steps` steps along the second one. */
-static const void *inner_at(const void *data, int64_t steps, int64_t step, int64_t bytes) {
-    return data && steps > 0 ? (const char *)data + steps * step * bytes : data;
+/* The address `count` steps of so many bytes past `data`; NULL stays NULL. */
+static void *past(const void *data, int64_t count, int64_t step) {
+    char *const first = (char *)(uintptr_t)data;
+    return first && count > 0 ? first + count * step : first;
 }
 
-static const int *numbers_at(const smelt_const_tensor *tensor, int64_t index) {
-    return (const int *)tensor->data + index;
+static smelt_indexer_dense_loss_args args_of_group(const struct chain *chain, int group) {
+    const struct shape *shape = &chain->made->shape;
+    const int64_t head = (int64_t)group * shape->heads, weight = weight_bytes_of(chain);
+    const int64_t kv_head = (int64_t)group * shape->all_kv_heads / shape->groups;
+    const int64_t index_head = (int64_t)group * shape->index_heads;
+    smelt_indexer_dense_loss_args args = *chain->args;
+    args.q.data = past(args.q.data, head, args.q.strides[1] * ELEMENT);
+    args.k.data = past(args.k.data, kv_head, args.k.strides[1] * ELEMENT);
+    args.lse.data = past(args.lse.data, head, args.lse.strides[1] * (int64_t)sizeof(float));
+    args.index_q.data = past(args.index_q.data, index_head, args.index_q.strides[1] * ELEMENT);
+    args.index_dq.data = past(args.index_dq.data, index_head, args.index_dq.strides[1] * ELEMENT);
+    args.index_weights.data = past(args.index_weights.data, index_head, weight);
+    args.index_dweights.data = past(args.index_dweights.data, index_head, weight);
+    return args;
+}
+
+/* A tensor from a chunk's first query on. */
+static smelt_const_tensor from_query(const struct chunk *chunk, smelt_const_tensor tensor,
+                                     int64_t bytes) {
+    tensor.data = past(tensor.data, chunk->first, tensor.strides[0] * bytes);
+    return tensor;
 }
 
 /* Keys that the indexer has for a chunk: a pool that lacks a key is in no window. */
 static int64_t index_keys(const struct chain *chain, const struct chunk *chunk) {
     return chunk->keys / chain->made->shape.granularity;
-}
-
-/* The first key head of a group, and the first of attention's heads. */
-static int64_t first_kv_head(const struct shape *shape, int group) {
-    return (int64_t)group * shape->all_kv_heads / shape->groups;
-}
-
-static int64_t first_head(const struct shape *shape, int group) {
-    return (int64_t)group * shape->heads;
 }
 
 static smelt_status launch_kernel(const struct chain *chain,
@@ -275,25 +285,15 @@ static smelt_status launch_kernel(const struct chain *chain,
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
-static int64_t weight_bytes_of(const struct chain *chain) {
-    return chain->made->indexer.weights_bf16 ? ELEMENT : (int64_t)sizeof(float);
-}
-
 static smelt_status launch_logits(const struct chain *chain, const struct chunk *chunk) {
-    const smelt_indexer_dense_loss_args *args = chain->args;
-    const int64_t head = (int64_t)chunk->group * chain->made->shape.index_heads;
-    const int64_t weight_bytes = weight_bytes_of(chain);
+    const smelt_indexer_dense_loss_args *args = &chunk->args;
     const smelt_indexer_logits_args part = {
         .tokens = chunk->queries,
         .rows = index_keys(chain, chunk),
         .free_multiprocessors = args->free_multiprocessors,
-        .q = {inner_at(const_at(&args->index_q, chunk->first, ELEMENT), head,
-                       args->index_q.strides[1], ELEMENT),
-              {args->index_q.strides[0], args->index_q.strides[1]}},
+        .q = from_query(chunk, args->index_q, ELEMENT),
         .k = args->index_k,
-        .weights = {inner_at(const_at(&args->index_weights, chunk->first, weight_bytes), head, 1,
-                             weight_bytes),
-                    {args->index_weights.strides[0]}},
+        .weights = from_query(chunk, args->index_weights, weight_bytes_of(chain)),
         .window_begin = {chain->begins + chunk->first, {0}},
         .window_end = {chain->ends + chunk->first, {0}},
         .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.dk.key_stride}},
@@ -302,14 +302,13 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
     return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->stream);
 }
 
-/* Attention's operands, from these rows and heads on, in the boxes of its kernel. */
-static struct smelt__dense_operands operands_of(const struct dense_loss *made,
-                                                const smelt_indexer_dense_loss_args *args,
-                                                const void *q, const void *k, int64_t tokens,
+/* Attention's, in the boxes of its kernel. */
+static struct smelt__dense_operands operands_of(const struct dense_loss *made, smelt_const_tensor q,
+                                                smelt_const_tensor k, int64_t tokens,
                                                 int64_t rows) {
     return (struct smelt__dense_operands){
-        .q = {q, {args->q.strides[0], args->q.strides[1]}},
-        .k = {k, {args->k.strides[0], args->k.strides[1]}},
+        .q = q,
+        .k = k,
         .tokens = tokens,
         .rows = rows,
         .kv_heads = made->shape.kv_heads,
@@ -321,38 +320,29 @@ static struct smelt__dense_operands operands_of(const struct dense_loss *made,
     };
 }
 
-static smelt_status make_maps(const struct chain *chain, struct dense_scores_fwd_params *params) {
-    const struct smelt__dense_operands operands =
-        operands_of(chain->made, chain->args, params->q, params->k, params->tokens, params->rows);
-    return smelt__dense_maps_make(chain->made->op.context, &operands, 1, &params->q_map,
-                                  &params->k_map);
-}
-
 static smelt_status launch_scores(const struct chain *chain, const struct chunk *chunk) {
-    const smelt_indexer_dense_loss_args *args = chain->args;
+    const smelt_indexer_dense_loss_args *args = &chunk->args;
     const struct smelt__dense_scores_launch *shape = &chain->made->scores;
-    const int64_t head = first_head(&chain->made->shape, chunk->group);
-    const int64_t kv_head = first_kv_head(&chain->made->shape, chunk->group);
+    const smelt_const_tensor q = from_query(chunk, args->q, ELEMENT);
+    const smelt_const_tensor lse = from_query(chunk, args->lse, sizeof(float));
+    const struct smelt__dense_operands operands =
+        operands_of(chain->made, q, args->k, chunk->queries, chunk->keys);
     struct dense_scores_fwd_params params = {
-        .q = inner_at(const_at(&args->q, chunk->first, ELEMENT), head, args->q.strides[1], ELEMENT),
-        .k = inner_at(args->k.data, kv_head, args->k.strides[1], ELEMENT),
-        .lse = inner_at(const_at(&args->lse, chunk->first, sizeof(float)), head,
-                        args->lse.strides[1], sizeof(float)),
-        .window_begin = numbers_at(&args->window_begin, chunk->first),
-        .window_end = numbers_at(&args->window_end, chunk->first),
+        SMELT__TENSOR_TH(q, q),
+        SMELT__TENSOR_SH(k, args->k),
+        SMELT__TENSOR_TH(lse, lse),
+        .window_begin = (const int *)args->window_begin.data + chunk->first,
+        .window_end = (const int *)args->window_end.data + chunk->first,
         .scores = at(chain, chain->layout.scores),
-        SMELT__STEP(q, token, args->q, 0),
-        SMELT__STEP(q, head, args->q, 1),
-        SMELT__STEP(k, row, args->k, 0),
-        SMELT__STEP(k, head, args->k, 1),
-        SMELT__STEP(lse, token, args->lse, 0),
-        SMELT__STEP(lse, head, args->lse, 1),
         .scores_stride = chain->layout.scores_stride,
         .tokens = (int)chunk->queries,
         .rows = (int)chunk->keys,
         .scale = args->scale,
     };
-    const smelt_status status = shape->tensor_maps ? make_maps(chain, &params) : SMELT_OK;
+    const smelt_status status = shape->tensor_maps
+                                    ? smelt__dense_maps_make(chain->made->op.context, &operands, 1,
+                                                             &params.q_map, &params.k_map)
+                                    : SMELT_OK;
     return status == SMELT_OK
                ? launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
                                smelt__divide_up(chunk->queries, shape->item_queries) *
@@ -402,37 +392,28 @@ static smelt_status launch_rows(const struct chain *chain, const struct chunk *c
                          (int64_t)params.groups * params.group_queries, &params);
 }
 
-/* What indexer_bwd's launches read of its arguments, for one group of heads. */
-static smelt_indexer_bwd_args gradient_args(const struct chain *chain, int group) {
-    const smelt_indexer_dense_loss_args *args = chain->args;
-    const int64_t head = (int64_t)group * chain->made->shape.index_heads;
-    const smelt_tensor *const dq = &args->index_dq, *const dweights = &args->index_dweights;
-    smelt_indexer_bwd_args gradients = {
+/* What indexer_bwd's launches read of its arguments. */
+static smelt_indexer_bwd_args gradient_args(const struct chain *chain,
+                                            const smelt_indexer_dense_loss_args *args) {
+    return (smelt_indexer_bwd_args){
         .tokens = args->tokens,
         .rows = pools_of(chain->made, args->rows),
         .q = args->index_q,
         .k = args->index_k,
         .weights = args->index_weights,
-        .dq = *dq,
-        .dweights = *dweights,
+        .dq = args->index_dq,
+        .dweights = args->index_dweights,
         .dk = args->index_dk,
         .dk_fp32 = args->index_dk_fp32,
         .dk_sum = args->index_dk_sum,
         .workspace = args->workspace,
         .free_multiprocessors = args->free_multiprocessors,
     };
-    gradients.q.data = inner_at(args->index_q.data, head, args->index_q.strides[1], ELEMENT);
-    gradients.weights.data = inner_at(args->index_weights.data, head, 1, weight_bytes_of(chain));
-    if (dq->data)
-        gradients.dq.data = (char *)dq->data + head * dq->strides[1] * ELEMENT;
-    if (dweights->data)
-        gradients.dweights.data = (char *)dweights->data + head * weight_bytes_of(chain);
-    return gradients;
 }
 
 static smelt_status launch_gradients(const struct chain *chain, const struct chunk *chunk) {
     const int64_t group_queries = chain->made->indexer.main.group_queries;
-    const smelt_indexer_bwd_args args = gradient_args(chain, chunk->group);
+    const smelt_indexer_bwd_args args = gradient_args(chain, &chunk->args);
     const struct smelt__indexer_bwd_call call = {&chain->made->indexer, &args,
                                                  chain->layout.indexer, chain->stream};
     const struct smelt__indexer_bwd_chunk groups = {
@@ -460,8 +441,10 @@ static smelt_status launch_group(const struct chain *chain, const struct chunk *
 /* The groups of heads one after another share the workspace. */
 static smelt_status launch_chunk(const struct chain *chain, struct chunk chunk) {
     smelt_status status = SMELT_OK;
-    for (; chunk.group < chain->made->shape.groups && status == SMELT_OK; chunk.group++)
+    for (; chunk.group < chain->made->shape.groups && status == SMELT_OK; chunk.group++) {
+        chunk.args = args_of_group(chain, chunk.group);
         status = launch_group(chain, &chunk);
+    }
     return status;
 }
 
@@ -505,7 +488,7 @@ static smelt_status launch_chunks(const struct chain *chain) {
     for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
         const int64_t left = args->tokens - first;
         struct chunk chunk = {first, left < chain->layout.chunk ? left : chain->layout.chunk,
-                              args->rows, 0};
+                              args->rows, 0, *args};
         const int64_t reach = first + chunk.queries - 1 + args->causal_limit;
         if (args->causal_limit > 0 && reach < chunk.keys)
             chunk.keys = reach;
@@ -531,7 +514,7 @@ static smelt_status check_maps(const struct chain *chain) {
     smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
     if (status == SMELT_OK && chain->made->scores.tensor_maps) {
         const struct smelt__dense_operands operands =
-            operands_of(chain->made, args, args->q.data, args->k.data, args->tokens, args->rows);
+            operands_of(chain->made, args->q, args->k, args->tokens, args->rows);
         status = smelt__dense_maps_check(&operands, "scores.variant=mma");
     }
     return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
@@ -555,7 +538,7 @@ static smelt_status launch(struct smelt__call *call) {
         status = smelt__context_enter(call->op->context, &pushed);
     if (status != SMELT_OK)
         return status;
-    gradients = gradient_args(&chain, 0);
+    gradients = gradient_args(&chain, args);
     chain.begins =
         made->shape.granularity > 1 ? at(&chain, chain.layout.pool_begin) : args->window_begin.data;
     chain.ends =
