@@ -2,6 +2,7 @@
  * scales of all; the comparison of logits. */
 #pragma once
 
+#include "harness/grad_rows.h"
 #include "harness/problem.h"
 #include "reference/operators.h"
 
@@ -53,6 +54,18 @@ double smelt__indexer_compared_dweight(const struct smelt__placed *placed,
  * bf16. weights_dtype: of enum smelt__weights_dtype. */
 static inline double smelt__indexer_dweight_bar(int weights_dtype, double tolerance) {
     return tolerance + (weights_dtype == SMELT__WEIGHTS_BF16 ? 0x1p-8 : 0);
+}
+
+/* What a row of gradients must be. `lost`: its error beside rounding. */
+static inline struct smelt__expected_row
+smelt__indexer_expected_row(const struct smelt__indexer_bwd_row *row, int columns, double lost) {
+    return (struct smelt__expected_row){
+        .grads = row->grads,
+        .columns = columns,
+        .spread = row->spread,
+        .lost = row->doubtful + lost,
+        .none = row->spread == 0 && row->doubtful == 0 && lost == 0,
+    };
 }
 
 /* The metrics of a comparison of logits. */

@@ -118,16 +118,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
                                          : smelt__key_rows_given(problem, &dk, tensor);
 }
 
-struct fill {
-    struct smelt__problem *problem;
-    const struct smelt__normals *normals;
-};
-
-static float normal(const struct fill *fill, struct smelt__random *random) {
-    const uint64_t bits = smelt__random_next(random);
-    return smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
-}
-
 static int has_slots(const struct smelt__problem *problem, int64_t query) {
     for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++)
         if (smelt__slots_row(problem, &slots, query, i) >= 0)
@@ -140,15 +130,15 @@ static int has_slots(const struct smelt__problem *problem, int64_t query) {
 static const float HUGE_WEIGHT = 3e38F;
 
 /* fp32 numbers that bf16 cannot represent. */
-static void fill_weights(const struct fill *fill, int64_t query) {
-    const struct smelt__indexer_bwd_spec *spec = fill->problem->spec;
+static void fill_weights(struct smelt__problem *problem, int64_t query) {
+    const struct smelt__indexer_bwd_spec *spec = problem->spec;
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
-    const int huge = fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
-                     !has_slots(fill->problem, query);
+        smelt__random_at(problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
+    const int huge =
+        problem->options.lists == SMELT__LISTS_ADVERSARIAL && !has_slots(problem, query);
     for (int h = 0; h < spec->heads; h++)
-        smelt__indexer_store_weight(fill->problem, TENSOR(WEIGHTS), query, h,
-                                    huge ? HUGE_WEIGHT : 0.3F * normal(fill, &random));
+        smelt__indexer_store_weight(problem, TENSOR(WEIGHTS), query, h,
+                                    huge ? HUGE_WEIGHT : 0.3F * smelt__normal_next(&random));
 }
 
 /* One gradient in so many is LARGE times as large, and the gradients of one key in so many are
@@ -156,26 +146,26 @@ static void fill_weights(const struct fill *fill, int64_t query) {
 enum { LARGE_ONE_IN = 32, LARGE = 40, QUIET_ONE_IN = 16, QUIET = 20 };
 
 /* NaN at masked slots, so that a kernel that reads one gives NaN. */
-static void fill_grads(const struct fill *fill, int64_t query) {
-    const int64_t count = smelt__slots_count(fill->problem, &slots);
-    float *const grad = (float *)smelt__problem_data(fill->problem, TENSOR(GRAD)) +
-                        smelt__problem_at(fill->problem, TENSOR(GRAD), query, 0, 0);
+static void fill_grads(struct smelt__problem *problem, int64_t query) {
+    const int64_t count = smelt__slots_count(problem, &slots);
+    float *const grad = (float *)smelt__problem_data(problem, TENSOR(GRAD)) +
+                        smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0);
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_GRAD, (uint64_t)query);
+        smelt__random_at(problem->options.seed, STREAM_GRAD, (uint64_t)query);
     for (int64_t i = 0; i < count; i++) {
         const int factor = smelt__random_below(&random, LARGE_ONE_IN) == 0 ? LARGE : 1;
-        const float value = 0.07F * (float)factor * normal(fill, &random);
-        const int64_t row = smelt__slots_row(fill->problem, &slots, query, i);
+        const float value = 0.07F * (float)factor * smelt__normal_next(&random);
+        const int64_t row = smelt__slots_row(problem, &slots, query, i);
         const int quiet = row % QUIET_ONE_IN == QUIET_ONE_IN - 1;
         grad[i] = row < 0 ? NAN : quiet ? ldexpf(value, -QUIET) : value;
     }
 }
 
 static void fill_queries(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
+    struct smelt__problem *const problem = user;
     for (int64_t query = begin; query < end; query++) {
-        fill_weights(fill, query);
-        fill_grads(fill, query);
+        fill_weights(problem, query);
+        fill_grads(problem, query);
     }
 }
 
@@ -196,7 +186,6 @@ static void fill_keys(struct smelt__problem *problem, const uint8_t *used) {
 
 static int fill(struct smelt__problem *problem) {
     const struct smelt__key_rows dk = dk_rows(problem);
-    struct fill fill = {problem, smelt__normals()};
     uint8_t *const used = calloc((size_t)problem->options.rows + 1, 1);
     int failed = !used;
     if (!failed) {
@@ -206,7 +195,7 @@ static int fill(struct smelt__problem *problem) {
     if (!failed) {
         problem->computed = problem->extents[TENSOR(T)];
         smelt__normals_fill(problem, TENSOR(Q), STREAM_Q);
-        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
+        smelt__parallel_for(problem->computed, 16, fill_queries, problem);
         fill_keys(problem, used);
     }
     free(used);
@@ -286,17 +275,6 @@ static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE
 /* fp32 sums of fp32 products. */
 static const double DW_TOLERANCE = 1e-5;
 
-static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
-                                              const struct smelt__indexer_bwd_row *row) {
-    return (struct smelt__expected_row){
-        .grads = row->grads,
-        .columns = spec->dim,
-        .spread = row->spread,
-        .lost = row->doubtful,
-        .none = row->spread == 0 && row->doubtful == 0,
-    };
-}
-
 /* `memory`: [2 * dim]. */
 static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
                          int64_t query, int head, double *memory, struct smelt__finding *finding) {
@@ -315,7 +293,7 @@ static void compare_head(const struct smelt__placed *placed, const smelt_indexer
                                                             query, head, &expected_dweights);
     for (int d = 0; d < spec->dim; d++)
         got[d] = (double)smelt__bf16_to_float(dq[d]);
-    const struct smelt__expected_row expected = expected_of(spec, &row);
+    const struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec->dim, 0);
     smelt__grad_row_compare(got, &expected, head, finding);
     const double error = fabs(dweights - expected_dweights);
     smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / terms : 0, head);
@@ -353,7 +331,7 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
     smelt__problem_arguments(placed->problem, &args);
     finding->failed = !memory || smelt__indexer_bwd_key(spec, &args, key, &row) != 0;
     if (!finding->failed) {
-        struct smelt__expected_row expected = expected_of(spec, &row);
+        struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec->dim, 0);
         double *const got = memory + spec->dim;
         finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
         if (!finding->failed)

@@ -128,33 +128,24 @@ static int given(const struct smelt__problem *problem, int tensor) {
     }
 }
 
-struct fill {
-    struct smelt__problem *problem;
-    const struct smelt__normals *normals;
-};
-
-static float normal(const struct fill *fill, struct smelt__random *random) {
-    const uint64_t bits = smelt__random_next(random);
-    return smelt__bf16_to_float(fill->normals->values[bits & (SMELT__NORMALS - 1)]);
-}
-
-static float *numbers(const struct fill *fill, int tensor, int64_t query, int64_t head) {
-    return (float *)smelt__problem_data(fill->problem, tensor) +
-           smelt__problem_at(fill->problem, tensor, query, head, 0);
+static float *numbers(const struct smelt__problem *problem, int tensor, int64_t query,
+                      int64_t head) {
+    return (float *)smelt__problem_data(problem, tensor) +
+           smelt__problem_at(problem, tensor, query, head, 0);
 }
 
 /* About what attention's would be: of normally distributed scores, and as wrong as a head's may be
  * that another kernel computed; NaN where the window is empty. */
-static void fill_lse(const struct fill *fill, int64_t query, int heads) {
-    const struct smelt__dense_inputs inputs = inputs_of(fill->problem);
+static void fill_lse(struct smelt__problem *problem, int64_t query, int heads) {
+    const struct smelt__dense_inputs inputs = inputs_of(problem);
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_LSE, (uint64_t)query);
+        smelt__random_at(problem->options.seed, STREAM_LSE, (uint64_t)query);
     int32_t begin, end;
-    const int64_t keys = smelt__windows_of(fill->problem, inputs.window_begin, inputs.window_end,
-                                           query, &begin, &end);
+    const int64_t keys =
+        smelt__windows_of(problem, inputs.window_begin, inputs.window_end, query, &begin, &end);
     for (int head = 0; head < heads; head++)
-        *numbers(fill, TENSOR(LSE), query, head) =
-            keys > 0 ? logf((float)keys) + 0.5F + 0.2F * normal(fill, &random) : NAN;
+        *numbers(problem, TENSOR(LSE), query, head) =
+            keys > 0 ? logf((float)keys) + 0.5F + 0.2F * smelt__normal_next(&random) : NAN;
 }
 
 static int64_t keys_of(const struct smelt__problem *problem) {
@@ -162,36 +153,36 @@ static int64_t keys_of(const struct smelt__problem *problem) {
 }
 
 /* Logits are then a few units apart. */
-static void fill_indexer_query(const struct fill *fill, int64_t query) {
-    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
+static void fill_indexer_query(struct smelt__problem *problem, int64_t query) {
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
     const float factor = 3.0F / sqrtf((float)(spec->index_heads * spec->index_dim));
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
+        smelt__random_at(problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
     for (int head = 0; head < spec->index_heads; head++)
-        smelt__indexer_store_weight(fill->problem, TENSOR(INDEX_WEIGHTS), query, head,
-                                    factor * normal(fill, &random));
+        smelt__indexer_store_weight(problem, TENSOR(INDEX_WEIGHTS), query, head,
+                                    factor * smelt__normal_next(&random));
 }
 
 /* With adversarial windows some weights are none: 0, negative, NaN, infinite. */
-static float weight_of(const struct fill *fill, int64_t query) {
+static float weight_of(const struct smelt__problem *problem, int64_t query) {
     static const float odd[] = {0, -0.7F, NAN, INFINITY};
     struct smelt__random random =
-        smelt__random_at(fill->problem->options.seed, STREAM_WEIGHT, (uint64_t)query);
+        smelt__random_at(problem->options.seed, STREAM_WEIGHT, (uint64_t)query);
     const int64_t kind = smelt__random_below(&random, 8);
-    return fill->problem->options.lists == SMELT__LISTS_ADVERSARIAL && kind < 4
+    return problem->options.lists == SMELT__LISTS_ADVERSARIAL && kind < 4
                ? odd[kind]
                : 0.6F + 0.1F * (float)kind;
 }
 
 static void fill_queries(void *user, int64_t begin, int64_t end) {
-    const struct fill *fill = user;
-    const struct smelt__indexer_dense_loss_spec *spec = fill->problem->spec;
-    float *const weights = smelt__problem_data(fill->problem, TENSOR(WEIGHT));
+    struct smelt__problem *const problem = user;
+    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
+    float *const weights = smelt__problem_data(problem, TENSOR(WEIGHT));
     for (int64_t query = begin; query < end; query++) {
-        fill_lse(fill, query, spec->heads);
-        fill_indexer_query(fill, query);
+        fill_lse(problem, query, spec->heads);
+        fill_indexer_query(problem, query);
         if (weights)
-            weights[query] = weight_of(fill, query);
+            weights[query] = weight_of(problem, query);
     }
 }
 
@@ -214,13 +205,12 @@ static int fill(struct smelt__problem *problem) {
     const struct smelt__key_rows dk = dk_rows(problem);
     float *const grad_loss = smelt__problem_data(problem, TENSOR(GRAD_LOSS));
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
-    struct fill fill = {problem, smelt__normals()};
     uint8_t *const used = malloc((size_t)problem->options.rows + 1); /* keys in some window */
     int failed = !used || smelt__dense_fill(problem, &inputs, used);
     if (!failed) {
         if (spec->granularity > 1)
             find_used_pools(problem, &inputs, used);
-        smelt__parallel_for(problem->computed, 16, fill_queries, &fill);
+        smelt__parallel_for(problem->computed, 16, fill_queries, problem);
         smelt__normals_fill(problem, TENSOR(INDEX_Q), STREAM_Q);
         smelt__normals_fill(problem, TENSOR(INDEX_K), STREAM_K);
         smelt__unused_fill(problem, TENSOR(INDEX_K), used);
@@ -364,18 +354,6 @@ static const uint16_t *indexer_row(const struct smelt__problem *problem, int ten
            smelt__problem_at(problem, tensor, i, head, 0);
 }
 
-static struct smelt__expected_row expected_of(const struct smelt__indexer_bwd_spec *spec,
-                                              const struct smelt__indexer_bwd_row *row,
-                                              double lost) {
-    return (struct smelt__expected_row){
-        .grads = row->grads,
-        .columns = spec->dim,
-        .spread = row->spread,
-        .lost = row->doubtful + lost,
-        .none = row->spread == 0 && row->doubtful == 0 && lost == 0,
-    };
-}
-
 /* The errors of a query's logits' gradients times their keys' norms, added up. */
 static double key_errors(const struct smelt__problem *problem, const struct row *row, int dim) {
     double sum = 0;
@@ -407,7 +385,7 @@ static void compare_head(const struct smelt__placed *placed, struct smelt__index
         got[d] = (double)smelt__bf16_to_float(dq[d]);
     const double lost =
         errors * fabs(smelt__indexer_weight(&args->weights, spec.weights_dtype, query, within));
-    const struct smelt__expected_row expected = expected_of(&spec, &row, lost);
+    const struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec.dim, lost);
     smelt__grad_row_compare(got, &expected, head, finding);
     /* Of a logit's gradient and its x together no more than the norms' product. */
     const double size =
@@ -596,7 +574,7 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
         finding->failed = add_group(prepared, key, group, memory + bwd.dim, &row, &lost) != 0;
     if (!finding->failed) {
         double *const got = memory + bwd.dim;
-        struct smelt__expected_row expected = expected_of(&bwd, &row, lost);
+        struct smelt__expected_row expected = smelt__indexer_expected_row(&row, bwd.dim, lost);
         finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
         if (!finding->failed)
             smelt__grad_row_compare(got, &expected, 0, finding);

@@ -6,6 +6,7 @@
 
 #include "harness/footprint.h"
 #include "harness/indexer.h"
+#include "harness/indexer_selection.h"
 #include "harness/operator.h"
 #include "harness/placed.h"
 #include "harness/random.h"
@@ -236,61 +237,47 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { CHOICE, VALUES, METRICS };
-
-static const struct smelt__metric metrics[METRICS] = {
-    [CHOICE] =
+static const struct smelt__metric metrics[SMELT__SELECTION_METRICS] = {
+    [SMELT__SELECTION_CHOICE] =
         {"relative_error", "choice", "choice, relative",
          "the excess of an unselected key's logit over a selected one's, relative to their terms,",
          SMELT__LARGEST, SMELT__OF(TENSOR(INDICES))},
-    [VALUES] = {"relative_error", "values", "values, relative",
-                "error of a value, relative to the sum of its terms' sizes,", SMELT__LARGEST,
-                SMELT__OF(TENSOR(VALUES))},
+    [SMELT__SELECTION_VALUES] = {"relative_error", "values", "values, relative",
+                                 "error of a value, relative to the sum of its terms' sizes,",
+                                 SMELT__LARGEST, SMELT__OF(TENSOR(VALUES))},
 };
 
-/* Those of a selection without values, a list of rows or lengths come first: published blocks have
- * them alone. */
-enum {
-    INDEX_BEHIND,
-    IN_WINDOW,
-    DISTINCT,
-    ASCENDING,
-    INFINITE_CHOICE,
-    PINNED,
-    PUBLISHED_RULES,
-    VALUE_BEHIND = PUBLISHED_RULES,
-    LENGTH,
-    VALUE_NUMBER,
-    DESCENDING,
-    VALUE_INFINITE,
-    LIST_ROWS,
-    RULES
-};
+enum { LIST_ROWS = SMELT__SELECTION_RULES, RULES };
 
 static const struct smelt__rule rules[RULES] = {
-    [INDEX_BEHIND] = {"index_behind", SMELT__OF(TENSOR(INDICES)),
-                      "an index after the last selected one is not -1"},
-    [VALUE_BEHIND] = {"value_behind", SMELT__OF(TENSOR(VALUES)),
-                      "a value after the last selected one is not -inf"},
-    [IN_WINDOW] = {"in_window", SMELT__OF(TENSOR(INDICES)), "an index is outside the window"},
-    [DISTINCT] = {"distinct", SMELT__OF(TENSOR(INDICES)), "an index occurs twice"},
-    [ASCENDING] = {"ascending", SMELT__OF(TENSOR(INDICES)), "indices do not ascend"},
-    [LENGTH] = {"length", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
-    [VALUE_NUMBER] = {"value_number", SMELT__OF(TENSOR(VALUES)), "a value is NaN"},
-    [DESCENDING] = {"descending", SMELT__OF(TENSOR(INDICES)) | SMELT__OF(TENSOR(VALUES)),
-                    "values do not descend, or equal ones' indices do not ascend"},
-    [VALUE_INFINITE] = {"value_infinite", SMELT__OF(TENSOR(VALUES)),
-                        "a value of infinities or NaN is wrong, or a finite one infinite"},
-    [INFINITE_CHOICE] = {"infinite_choice", SMELT__OF(TENSOR(INDICES)),
-                         "the wrong key is selected: +inf comes first, then finite logits, "
-                         "then -inf; ties go to the lowest index"},
-    [PINNED] = {"pinned", SMELT__OF(TENSOR(INDICES)), "a pinned entry is missing"},
+    [SMELT__SELECTION_INDEX_BEHIND] = {"index_behind", SMELT__OF(TENSOR(INDICES)),
+                                       "an index after the last selected one is not -1"},
+    [SMELT__SELECTION_VALUE_BEHIND] = {"value_behind", SMELT__OF(TENSOR(VALUES)),
+                                       "a value after the last selected one is not -inf"},
+    [SMELT__SELECTION_IN_WINDOW] = {"in_window", SMELT__OF(TENSOR(INDICES)),
+                                    "an index is outside the window"},
+    [SMELT__SELECTION_DISTINCT] = {"distinct", SMELT__OF(TENSOR(INDICES)), "an index occurs twice"},
+    [SMELT__SELECTION_ASCENDING] = {"ascending", SMELT__OF(TENSOR(INDICES)),
+                                    "indices do not ascend"},
+    [SMELT__SELECTION_LENGTH] = {"length", SMELT__OF(TENSOR(LENGTHS)), "the length is wrong"},
+    [SMELT__SELECTION_VALUE_NUMBER] = {"value_number", SMELT__OF(TENSOR(VALUES)), "a value is NaN"},
+    [SMELT__SELECTION_DESCENDING] = {"descending",
+                                     SMELT__OF(TENSOR(INDICES)) | SMELT__OF(TENSOR(VALUES)),
+                                     "values do not descend, or equal ones' indices do not ascend"},
+    [SMELT__SELECTION_VALUE_INFINITE] =
+        {"value_infinite", SMELT__OF(TENSOR(VALUES)),
+         "a value of infinities or NaN is wrong, or a finite one infinite"},
+    [SMELT__SELECTION_INFINITE_CHOICE] =
+        {"infinite_choice", SMELT__OF(TENSOR(INDICES)),
+         "the wrong key is selected: +inf comes first, then finite logits, "
+         "then -inf; ties go to the lowest index"},
+    [SMELT__SELECTION_PINNED] = {"pinned", SMELT__OF(TENSOR(INDICES)), "a pinned entry is missing"},
     [LIST_ROWS] = {"list_rows", SMELT__OF(TENSOR(INDICES)),
                    "the rows of an entry or of the tail are missing, or out of order"},
 };
 
-static const struct smelt__metric published_metrics[VALUES] = {
-    [CHOICE] = {
+static const struct smelt__metric published_metrics[SMELT__SELECTION_VALUES] = {
+    [SMELT__SELECTION_CHOICE] = {
         "relative_error", "published", NULL,
         "excess of the best unpublished block over the worst published one, relative to their "
         "terms,",
@@ -298,160 +285,19 @@ static const struct smelt__metric published_metrics[VALUES] = {
 
 #define PUBLISHED_RULE(name, what)                                                                 \
     { "published_" name, SMELT__OF(TENSOR(PUBLISHED)), what }
-static const struct smelt__rule published_rules[PUBLISHED_RULES] = {
-    [INDEX_BEHIND] = PUBLISHED_RULE("behind", "a block after the last published one is not -1"),
-    [IN_WINDOW] = PUBLISHED_RULE("in_window", "a block is outside the window"),
-    [DISTINCT] = PUBLISHED_RULE("distinct", "a block occurs twice"),
-    [ASCENDING] = PUBLISHED_RULE("ascending", "blocks do not ascend"),
-    [INFINITE_CHOICE] = PUBLISHED_RULE("infinite_choice", "the wrong block is published"),
-    [PINNED] = PUBLISHED_RULE("pinned", "a pinned block is missing"),
+static const struct smelt__rule published_rules[SMELT__SELECTED_RULES] = {
+    [SMELT__SELECTION_INDEX_BEHIND] =
+        PUBLISHED_RULE("behind", "a block after the last published one is not -1"),
+    [SMELT__SELECTION_IN_WINDOW] = PUBLISHED_RULE("in_window", "a block is outside the window"),
+    [SMELT__SELECTION_DISTINCT] = PUBLISHED_RULE("distinct", "a block occurs twice"),
+    [SMELT__SELECTION_ASCENDING] = PUBLISHED_RULE("ascending", "blocks do not ascend"),
+    [SMELT__SELECTION_INFINITE_CHOICE] =
+        PUBLISHED_RULE("infinite_choice", "the wrong block is published"),
+    [SMELT__SELECTION_PINNED] = PUBLISHED_RULE("pinned", "a pinned block is missing"),
 };
 
 /* The tolerance of a logit, as in indexer_logits. */
 static const double TOLERANCE[] = {SMELT__LOGITS_TOLERANCE, SMELT__E4M3_SUM_TOLERANCE};
-
-/* A selection of a query and group, and the data for its comparison. */
-struct row {
-    int64_t topk, pinned, order;
-    int expand;                      /* rows of an entry in the list */
-    int bf16;                        /* 1: logits are rounded to it */
-    const int32_t *indices, *length; /* length NULL: not given. Of lists: entries, then -1 */
-    const float *values;             /* or NULL */
-    int64_t added;                   /* to indices */
-    int32_t begin, end;              /* its window, in entries */
-    int64_t count;                   /* entries of all keys */
-    int64_t last;                    /* the window's end in entries, of candidates too */
-    int32_t *keys; /* of candidates: entry i of the window is key keys[i]; NULL: entries are it */
-    double *logits, *terms; /* [count] */
-    uint8_t *chosen;        /* [count] */
-};
-
-/* The entry in a slot; -1 if it is outside the window. */
-static int64_t key_in(const struct row *row, int64_t slot) {
-    const int64_t key = row->indices[slot] - row->added;
-    int64_t low = row->begin, high = row->end;
-    if (!row->keys)
-        return key >= row->begin && key < row->end ? key : -1;
-    while (low < high) {
-        const int64_t middle = (low + high) / 2;
-        if (row->keys[middle] < key)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < row->end && row->keys[low] == key ? low : -1;
-}
-
-/* After the last wanted key, indices are -1 and values -inf. */
-static int obeys_behind(const struct row *row, int64_t i, struct smelt__finding *finding) {
-    return smelt__finding_rule(finding, INDEX_BEHIND, row->indices[i] == -1, i) &&
-           (!row->values || smelt__finding_rule(finding, VALUE_BEHIND,
-                                                isinf(row->values[i]) && row->values[i] < 0, i));
-}
-
-/* There are `wanted` keys, each once, then -1. */
-static void look_at_indices(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    for (int64_t i = 0; i < row->topk; i++) {
-        const int64_t key = key_in(row, i);
-        if (i >= wanted) {
-            if (!obeys_behind(row, i, finding))
-                return;
-            continue;
-        }
-        if (!smelt__finding_rule(finding, IN_WINDOW, key >= 0, i) ||
-            !smelt__finding_rule(finding, DISTINCT, !row->chosen[key], i))
-            return;
-        row->chosen[key] = 1;
-        if (row->order == SMELT__ORDER_INDEX && i > 0 &&
-            !smelt__finding_rule(finding, ASCENDING, row->indices[i] > row->indices[i - 1], i))
-            return;
-    }
-    for (int64_t key = row->end - 1; key >= row->begin && key >= row->end - row->pinned; key--)
-        smelt__finding_rule(finding, PINNED, row->chosen[key], wanted - 1);
-}
-
-/* Whether two neighbours are ordered by value, and equal values by key. */
-static int are_in_order(const struct row *row, int64_t i) {
-    return row->values[i] < row->values[i - 1] ||
-           (row->values[i] == row->values[i - 1] && row->indices[i] > row->indices[i - 1]);
-}
-
-/* The number that becomes the value. */
-static double rounded(const struct row *row, double logit) {
-    return row->bf16 ? (double)smelt__bf16_to_float(smelt__bf16_from_float((float)logit)) : logit;
-}
-
-/* The next number of bf16 above (`up`) or below a finite one. */
-static double next_bf16(double number, int up) {
-    const uint16_t bits = smelt__bf16_from_float((float)number);
-    const int away = (number > 0) == up;
-    const uint16_t least = up ? 1 : 0x8001;
-    return (double)smelt__bf16_to_float(number == 0 ? least
-                                        : away      ? (uint16_t)(bits + 1)
-                                                    : (uint16_t)(bits - 1));
-}
-
-/* The least error of a logit whose value is `got`, which must be a number of bf16 if logits are. */
-static double value_error(const struct row *row, double got, double expected) {
-    if (!row->bf16)
-        return smelt__logits_error(got, expected);
-    if (rounded(row, got) != got)
-        return INFINITY;
-    const double bound =
-        (got + next_bf16(got, expected > got)) / 2; /* between what rounds to both */
-    const int within = expected > got ? expected <= bound : expected >= bound;
-    return within ? 0 : smelt__logits_error(bound, expected);
-}
-
-static void look_at_values(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    for (int64_t i = 0; row->values && i < wanted; i++) {
-        const int64_t key = key_in(row, i);
-        const double got = (double)row->values[i], expected = row->logits[key];
-        if (!smelt__finding_rule(finding, VALUE_NUMBER, !isnan(got), i) ||
-            (row->order == SMELT__ORDER_SCORE && i > 0 &&
-             !smelt__finding_rule(finding, DESCENDING, are_in_order(row, i), i)) ||
-            !smelt__finding_rule(finding, VALUE_INFINITE,
-                                 smelt__indexer_logit_fits(got, expected, row->terms[key]), i))
-            return;
-        if (!isfinite(expected) ||
-            isinf(got)) { /* an ambiguous logit is taken as the kernel computed it, and the
-                                      selection must agree with it */
-            row->logits[key] = got;
-            row->terms[key] = INFINITY;
-        }
-        if (!isfinite(row->logits[key]) || !isfinite(row->terms[key]))
-            continue;
-        const double error = value_error(row, got, expected);
-        smelt__finding_enlarge(finding, VALUES, error > 0 ? error / fabs(row->terms[key]) : 0, i);
-    }
-}
-
-/* Entries below this one are selected by their logits. */
-static int64_t first_pinned(const struct row *row) {
-    return row->end - row->pinned > row->begin ? row->end - row->pinned : row->begin;
-}
-
-/* Checks the selection among infinite logits. */
-static void look_at_choice(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    const int64_t key = smelt__indexer_topk_misplaced(row->logits, row->terms, row->chosen,
-                                                      row->begin, first_pinned(row));
-    int64_t slot = 0;
-    while (key >= 0 && slot < wanted && key_in(row, slot) != key)
-        slot++;
-    smelt__finding_rule(finding, INFINITE_CHOICE, key < 0, slot);
-}
-
-static void judge_row(const struct row *row, int64_t wanted, struct smelt__finding *finding) {
-    look_at_indices(row, wanted, finding);
-    if (!finding->broken)
-        look_at_values(row, wanted, finding);
-    if (!finding->broken)
-        look_at_choice(row, wanted, finding);
-    smelt__finding_enlarge(finding, CHOICE,
-                           smelt__indexer_topk_error(row->bf16, row->logits, row->terms,
-                                                     row->chosen, row->begin, first_pinned(row)),
-                           0);
-}
 
 /* ---- correct results -------------------------------------------------------------------------- */
 
@@ -462,7 +308,7 @@ struct list_rows {
 
 static struct list_rows list_rows_of(const struct smelt__problem *problem,
                                      const smelt_indexer_topk_args *args, int64_t query,
-                                     const struct row *row) {
+                                     const struct smelt__selection *row) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
     const int32_t *const limits = args->limit.data;
     const int64_t all = (args->rows * spec->expand + spec->block_max - 1) / spec->block_max;
@@ -475,45 +321,21 @@ static struct list_rows list_rows_of(const struct smelt__problem *problem,
     return rows;
 }
 
-/* A selection from logits rounded to fp32 or bf16, one of several correct results: entries[topk], -1 past the
- * last. -1: out of memory. */
-static int select_rounded(const struct row *row, int32_t *entries) {
-    const struct smelt__topk_select_spec select = {.topk = (int)row->topk,
-                                                   .order = (int)row->order,
-                                                   .groups = 1,
-                                                   .pinned = (int)row->pinned,
-                                                   .expand = 1};
-    float *const logits = malloc((size_t)(row->count + 1) * sizeof *logits);
-    float *const scores = malloc((size_t)row->topk * sizeof *scores);
-    const smelt_topk_select_args args = {.size = sizeof args,
-                                         .tokens = 1,
-                                         .rows = row->count,
-                                         .logits.data = logits,
-                                         .window_begin.data = &row->begin,
-                                         .window_end.data = &row->end};
-    for (int64_t key = 0; logits && key < row->count; key++)
-        logits[key] = (float)rounded(row, row->logits[key]);
-    const int failed = !logits || !scores ||
-                       smelt__topk_select_reference(&select, &args, 0, logits, entries, scores) < 0;
-    free(logits);
-    free(scores);
-    return failed ? -1 : 0;
-}
-
 /* For `expected` of smelt__compared_row: a list, then values, [width + topk], malloc'd; NULL: out of
  * memory. */
-static double *make_answer(const struct row *row, int tail, const struct list_rows *rows,
-                           int64_t width) {
+static double *make_answer(const struct smelt__selection *row, int tail,
+                           const struct list_rows *rows, int64_t width) {
     int32_t *const entries = malloc((size_t)row->topk * sizeof *entries);
     double *answer = malloc((size_t)(width + row->topk) * sizeof *answer);
     int64_t slot = 0;
-    if (!answer || !entries || select_rounded(row, entries) != 0) {
+    if (!answer || !entries || smelt__selection_make(row, entries) != 0) {
         free(answer);
         free(entries);
         return NULL;
     }
     for (int64_t i = 0; i < row->topk; i++) {
-        answer[width + i] = entries[i] < 0 ? -INFINITY : rounded(row, row->logits[entries[i]]);
+        answer[width + i] =
+            entries[i] < 0 ? -INFINITY : smelt__selection_rounded(row, row->logits[entries[i]]);
         const int64_t key = entries[i] >= 0 && row->keys ? row->keys[entries[i]] : entries[i];
         for (int64_t n = key * row->expand; key >= 0 && n < (key + 1) * row->expand; n++)
             if (row->expand == 1 || n < rows->limit)
@@ -530,8 +352,8 @@ static double *make_answer(const struct row *row, int tail, const struct list_ro
 /* ---- a query and a group ---------------------------------------------------------------------- */
 
 /* Reads the entries of a list of rows, and its valid slots into *length. */
-static void read_list(const struct row *row, const int32_t *list, int64_t width, int tail,
-                      const struct list_rows *rows, int64_t wanted, int32_t *entries,
+static void read_list(const struct smelt__selection *row, const int32_t *list, int64_t width,
+                      int tail, const struct list_rows *rows, int64_t wanted, int32_t *entries,
                       int64_t *length, struct smelt__finding *finding) {
     int64_t slot = 0;
     int ordered = 1;
@@ -549,11 +371,12 @@ static void read_list(const struct row *row, const int32_t *list, int64_t width,
         entries[i] = -1;
     if (smelt__finding_rule(finding, LIST_ROWS, ordered, slot))
         for (; slot < width; slot++)
-            smelt__finding_rule(finding, INDEX_BEHIND, list[slot] == -1, slot);
+            smelt__finding_rule(finding, SMELT__SELECTION_INDEX_BEHIND, list[slot] == -1, slot);
 }
 
 /* Leaves the logits of a query's candidates. -1: out of memory. */
-static int keep_candidates(const struct smelt__problem *problem, int64_t query, struct row *row) {
+static int keep_candidates(const struct smelt__problem *problem, int64_t query,
+                           struct smelt__selection *row) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
     int64_t count = 0, first;
     row->keys = malloc((size_t)(row->count + 1) * sizeof *row->keys);
@@ -575,7 +398,7 @@ static int keep_candidates(const struct smelt__problem *problem, int64_t query, 
 
 /* What a comparison of a unit begins with: its row of logits of blocks. -1: out of memory. */
 static int open_row(const struct smelt__problem *problem, const smelt_indexer_topk_args *args,
-                    int64_t unit, int block, struct row *row) {
+                    int64_t unit, int block, struct smelt__selection *row) {
     const struct smelt__indexer_topk_spec *spec = problem->spec;
     const int64_t query = unit / spec->groups, group = unit % spec->groups;
     const int64_t rows = args->rows, raw = ((const int32_t *)args->window_end.data)[query];
@@ -595,7 +418,7 @@ static int open_row(const struct smelt__problem *problem, const smelt_indexer_to
 }
 
 /* The valid slots of a correct list. (A row is never -1: what is added is not negative.) */
-static int64_t count_slots(const struct row *row, int64_t wanted, int64_t width,
+static int64_t count_slots(const struct smelt__selection *row, int64_t wanted, int64_t width,
                            const double *answer) {
     int64_t slots = 0;
     if (row->expand == 1)
@@ -605,18 +428,13 @@ static int64_t count_slots(const struct row *row, int64_t wanted, int64_t width,
     return slots;
 }
 
-static int64_t wanted_of(const struct row *row) {
-    const int64_t window = row->end - row->begin;
-    return window < row->topk ? window : row->topk;
-}
-
 static void compare_row(const struct smelt__placed *placed, const smelt_indexer_topk_args *args,
-                        int64_t unit, struct row *row, int32_t *entries,
+                        int64_t unit, struct smelt__selection *row, int32_t *entries,
                         struct smelt__finding *finding) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__indexer_topk_spec *spec = problem->spec;
     const int64_t query = unit / spec->groups, group = unit % spec->groups;
-    const int64_t width = width_of(problem), wanted = wanted_of(row);
+    const int64_t width = width_of(problem), wanted = smelt__selection_wanted(row);
     const struct list_rows rows = list_rows_of(problem, args, query, row);
     int64_t slots = wanted;
     double *const answer = placed->answer ? make_answer(row, spec->tail, &rows, width) : NULL;
@@ -639,9 +457,9 @@ static void compare_row(const struct smelt__placed *placed, const smelt_indexer_
         row->added = 0;
     }
     if (row->length)
-        smelt__finding_rule(finding, LENGTH, *row->length == slots, row->topk);
+        smelt__finding_rule(finding, SMELT__SELECTION_LENGTH, *row->length == slots, row->topk);
     if (!finding->broken)
-        judge_row(row, wanted, finding);
+        smelt__selection_judge(row, wanted, finding);
     free(answer);
 }
 
@@ -654,7 +472,7 @@ static void compare_choice(const struct smelt__placed *placed, const void *prepa
     (void)prepared;
     smelt__problem_arguments(problem, &args);
     const int32_t *const offsets = args.offset.data;
-    struct row row = {
+    struct smelt__selection row = {
         .topk = spec->topk,
         .pinned = spec->pinned,
         .order = spec->order,
@@ -679,7 +497,7 @@ static void compare_published(const struct smelt__placed *placed, const void *pr
     double *answer = NULL;
     (void)prepared;
     smelt__problem_arguments(problem, &args);
-    struct row row = {
+    struct smelt__selection row = {
         .topk = spec->publish, .pinned = spec->publish_pinned, .expand = 1, .bf16 = spec->logits};
     finding->failed = open_row(problem, &args, unit, spec->publish_block, &row) != 0;
     if (!finding->failed && placed->answer) {
@@ -691,7 +509,7 @@ static void compare_published(const struct smelt__placed *placed, const void *pr
         const int64_t at = smelt__problem_at(problem, TENSOR(PUBLISHED), unit / spec->groups,
                                              unit % spec->groups, 0);
         row.indices = smelt__compared_row(placed, finding, TENSOR(PUBLISHED), at, row.topk, answer);
-        judge_row(&row, wanted_of(&row), finding);
+        smelt__selection_judge(&row, smelt__selection_wanted(&row), finding);
     }
     free(answer);
     free(row.logits);
@@ -705,14 +523,14 @@ static int64_t count_published(const struct smelt__problem *problem) {
 static void judge(const struct smelt__problem *problem, int64_t compared,
                   struct smelt__metric_result *results) {
     (void)compared;
-    results[CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
-    results[VALUES].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[SMELT__SELECTION_CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[SMELT__SELECTION_VALUES].bar = TOLERANCE[is_fp8(problem->spec)];
 }
 
 static void judge_published(const struct smelt__problem *problem, int64_t compared,
                             struct smelt__metric_result *results) {
     (void)compared;
-    results[CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
+    results[SMELT__SELECTION_CHOICE].bar = TOLERANCE[is_fp8(problem->spec)];
 }
 
 static const struct smelt__comparison comparisons[] = {

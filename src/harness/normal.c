@@ -47,6 +47,11 @@ void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uin
     }
 }
 
+float smelt__normal_next(struct smelt__random *random) {
+    const uint64_t bits = smelt__random_next(random);
+    return smelt__bf16_to_float(smelt__normals()->values[bits & (SMELT__NORMALS - 1)]);
+}
+
 struct fill {
     struct smelt__problem *problem;
     int tensor;

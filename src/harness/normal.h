@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 struct smelt__problem;
+struct smelt__random;
 
 enum { SMELT__NORMAL_BITS = 12, SMELT__NORMALS = 1 << SMELT__NORMAL_BITS };
 
@@ -15,6 +16,9 @@ struct smelt__normals {
 
 /* A shared table, made by the first call. Thread-safe. */
 const struct smelt__normals *smelt__normals(void);
+
+/* The next one. */
+float smelt__normal_next(struct smelt__random *random);
 
 /* Row number `row` of stream `stream` of a seed: `count` values. */
 void smelt__normals_row(const struct smelt__normals *normals, uint64_t seed, uint64_t stream,
