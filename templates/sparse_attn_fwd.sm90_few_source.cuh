@@ -93,9 +93,9 @@ DEVICE struct key_source open_source(const struct few_params *params,
 }
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
-                                   int number, bool present) {
+                                   int number, bool any) {
     const struct key_row row = {source->rows + (u64)(u32)number * params->kv_row_bytes};
-    (void)present;
+    (void)any;
     return row;
 }
 

@@ -182,10 +182,11 @@ DEVICE struct key_source open_source(const struct few_params *params,
 }
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
-                                   int number, bool present) {
-    /* Of an empty query list no entry may be read. */
-    const int token =
-        present ? entry_query(&params->pass, number / GROUP_HEADS) - source->first_query : 0;
+                                   int number, bool any) {
+    const int *const queries =
+        any ? params->pass.work.queries : 0; /* of an empty list no entry is read */
+    const int entry = number / GROUP_HEADS;
+    const int token = (queries ? queries[entry] : entry) - source->first_query;
     const struct key_row row = {(u32)token * GROUP_HEADS + (u32)number % GROUP_HEADS};
     return row;
 }

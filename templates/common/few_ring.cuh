@@ -33,7 +33,7 @@
  *   prefetch_head         prefetches a head's rows into the L2 cache
  *   struct key_tensor     which rows an item reads; tensor_of
  *   struct key_source     where they are; open_source
- *   struct key_row        where one row is; find_key_row, also for a row that there is not
+ *   struct key_row        where one row is; find_key_row; `any`: the block has rows
  *   row_chunk             the address of a tile's 16 bytes, this thread's of eight
  *   has_chunk             whether the tile's row has them
  *
@@ -328,7 +328,7 @@ DEVICE void take_request(const struct few_params *params, struct ring_place *slo
     for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
         const int key = rows->row + i * COPY_ROWS;
         const int number = key < rows->count ? ring[(request.first + key) & RING_MASK] : 0;
-        rows->rows[i] = find_key_row(params, &rows->source, number, key < rows->count);
+        rows->rows[i] = find_key_row(params, &rows->source, number, rows->count > 0);
         rows->numbers[i] = number;
     }
     arrive_warp(barrier_at(TAKEN + slot->index), 1);

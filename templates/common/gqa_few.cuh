@@ -167,14 +167,14 @@ DEVICE struct key_source open_source(const struct few_params *params,
 }
 
 DEVICE struct key_row find_key_row(const struct few_params *params, const struct key_source *source,
-                                   int number, bool present) {
+                                   int number, bool any) {
     //@if ITEM_QUERIES > 1
     /* Past a block's end the number is 0. */
     const struct key_row row = {(u32)maximum((number & ROW_MASK) - source->first_row, 0)};
     //@else
     const struct key_row row = {(u32)number};
     //@end
-    (void)params, (void)source, (void)present;
+    (void)params, (void)source, (void)any;
     return row;
 }
 
