@@ -3,7 +3,7 @@
 /*
  * Reverse index of sparse_gqa's lists, third pass: writes the pairs.
  *
- * Grid: a CTA for each chunk and group. Each warp has consecutive entries of the chunk. All warps
+ * Grid: a CTA for each chunk, group and LISTS_AT_ONCE of the group's lists. Each warp has consecutive entries of the chunk. All warps
  * count their pairs, each in its own counters, which are then replaced by the number of the first
  * pair; so a warp's entries, taken one after another, get ascending numbers. Slots of one entry that
  * name the same block may get their numbers in any order: their pairs are equal.
@@ -65,24 +65,20 @@ DEVICE void begin_pairs(const struct sparse_gqa_lists_params *params, const int 
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     KERNEL_NAME(const __grid_constant__ struct sparse_gqa_lists_params params) {
-    const int group = (int)blockIdx.x % params.groups, number = (int)blockIdx.x / params.groups;
-    const int lists = params.work.batches * params.blocks, warp = (int)threadIdx.x / 32;
-    const struct chunk chunk = find_chunk(&params, number);
-    const int *const counts = params.counts + (i64)number * lists * params.groups;
-    const int each = (params.chunk_entries + WARPS - 1) / WARPS, begin = chunk.begin + warp * each;
-    const int end = minimum(begin + each, chunk.end);
-    for (int base = 0; base < lists; base += LISTS_AT_ONCE) {
-        zero_counters(WARPS);
-        __syncthreads();
-        for (int entry = begin; entry < end; ++entry) {
-            count_slots(&params, entry, group, base, warp);
-        }
-        __syncthreads();
-        begin_pairs(&params, counts, group, base, lists);
-        __syncthreads();
-        for (int entry = begin; entry < end; ++entry) {
-            place_slots(&params, entry, group, base, warp);
-        }
-        __syncthreads();
+    const struct part part = find_part(&params);
+    const struct chunk chunk = find_chunk(&params, part.chunk);
+    const int *const counts = params.counts + (i64)part.chunk * part.lists * params.groups;
+    const int each = (params.chunk_entries + WARPS - 1) / WARPS, warp = (int)threadIdx.x / 32;
+    const int begin = chunk.begin + warp * each, end = minimum(begin + each, chunk.end);
+    zero_counters(WARPS);
+    __syncthreads();
+    for (int entry = begin; entry < end; ++entry) {
+        count_slots(&params, entry, part.group, part.base, warp);
+    }
+    __syncthreads();
+    begin_pairs(&params, counts, part.group, part.base, part.lists);
+    __syncthreads();
+    for (int entry = begin; entry < end; ++entry) {
+        place_slots(&params, entry, part.group, part.base, warp);
     }
 }

@@ -8,7 +8,7 @@
 //@use sparse_gqa_lists.params.h
 /*
  * What the passes of sparse_gqa_lists share: an entry's slots, and counters of lists in shared
- * memory. A CTA has one chunk and one group; it takes LISTS_AT_ONCE of the group's lists at a time,
+ * memory. A CTA has one chunk and one group, and takes LISTS_AT_ONCE of the group's lists,
  * which it numbers batch * blocks + block from the first of them on.
  */
 
@@ -78,6 +78,21 @@ DEVICE int slot_keys(const struct sparse_gqa_lists_params *params, const struct 
 DEVICE int list_number(const struct sparse_gqa_lists_params *params, int group, int list) {
     const int batch = params->work.batches > 1 ? list / params->blocks : 0;
     return list + (batch * (params->groups - 1) + group) * params->blocks;
+}
+
+/* What a CTA takes. */
+struct part {
+    int chunk, group;
+    int base;  /* the first list */
+    int lists; /* of the group */
+};
+
+DEVICE struct part find_part(const struct sparse_gqa_lists_params *params) {
+    const int lists = params->work.batches * params->blocks, number = (int)blockIdx.x;
+    const int bases = (lists + LISTS_AT_ONCE - 1) / LISTS_AT_ONCE, row = number / bases;
+    const struct part part = {row / params->groups, row % params->groups,
+                              number % bases * LISTS_AT_ONCE, lists};
+    return part;
 }
 
 /* A chunk's entries. */

@@ -95,10 +95,13 @@ smelt_status smelt__gqa_index_launch(const smelt_context *context,
                                      const struct smelt__kernel *const *kernels,
                                      const struct sparse_gqa_lists_params *params,
                                      struct CUstream_st *stream) {
+    const int64_t lists = (int64_t)params->work.batches * params->blocks; /* of a group */
+    const int64_t parts =
+        params->chunks * params->groups * smelt__divide_up(lists, SMELT__GQA_LISTS_AT_ONCE);
     const uint32_t blocks[SMELT__GQA_LISTS_PASSES] = {
-        [SMELT__GQA_LISTS_COUNT] = (uint32_t)(params->chunks * params->groups),
+        [SMELT__GQA_LISTS_COUNT] = (uint32_t)parts,
         [SMELT__GQA_LISTS_SCAN] = 1,
-        [SMELT__GQA_LISTS_FILL] = (uint32_t)(params->chunks * params->groups),
+        [SMELT__GQA_LISTS_FILL] = (uint32_t)parts,
     };
     smelt_status status = SMELT_OK;
     for (int i = 0; i < SMELT__GQA_LISTS_PASSES && status == SMELT_OK; i++) {

@@ -11,13 +11,7 @@
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
-enum {
-    THREADS = 256,
-    SCAN_THREADS = 1024,
-    LISTS_AT_ONCE =
-        1024, /* counters of a warp: 8 warps' are 32 KB, and most calls need one round */
-    UNITE_THREADS = 128
-};
+enum { THREADS = 256, SCAN_THREADS = 1024, UNITE_THREADS = 128 };
 
 static const char *const templates[] = {"sparse_gqa_lists.count.cu", "sparse_gqa_lists.scan.cu",
                                         "sparse_gqa_lists.fill.cu", "sparse_gqa_lists.unite.cu"};
@@ -65,8 +59,9 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
                                UNITE_THREADS / 32 * SMELT__GQA_LISTS_MOST_SLOTS * 8, 8,
                                "slots of a warp's tile");
     }
-    smelt__plan_add(plan, "LISTS_AT_ONCE", LISTS_AT_ONCE, SMELT__DERIVED, "counters of a warp");
-    smelt__plan_add_region(plan, "COUNTERS_OFFSET", rows * LISTS_AT_ONCE * 4, 4,
+    smelt__plan_add(plan, "LISTS_AT_ONCE", SMELT__GQA_LISTS_AT_ONCE, SMELT__DERIVED,
+                    "counters of a warp");
+    smelt__plan_add_region(plan, "COUNTERS_OFFSET", rows * SMELT__GQA_LISTS_AT_ONCE * 4, 4,
                            "pairs of each list");
     return 0;
 }
