@@ -35,7 +35,7 @@ struct sparse_gqa_lists_params {
     int *united; /* [tiles][groups][tile_entries * width][4] block, a bit for each of the tile's
                     entries that reads it, how many of its keys they read at most; 0 */
     int tile_entries;   /* at most 32 */
-    int part_entries;   /* of a tile, which a warpgroup takes */
+    int part_entries;   /* of either part of a tile, which a warpgroup takes */
     int most_tile_cost; /* parts' blocks of a tile that is united, in hundredths of its pairs */
     int unused;
     //@end

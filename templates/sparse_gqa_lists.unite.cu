@@ -111,13 +111,28 @@ DEVICE int4 unite_slots(const u64 *slots, int first, int count) {
     return block;
 }
 
-/* How many parts of a tile have one of the entries. */
-DEVICE int count_parts(const struct sparse_gqa_lists_params *params, u32 entries) {
-    int parts = 0;
-    for (int first = 0; first < params->tile_entries; first += params->part_entries) {
-        parts += (entries >> first & ((1u << params->part_entries) - 1u)) != 0;
+/* Which parts of a tile have one of the entries: a bit each. */
+DEVICE int parts_of(const struct sparse_gqa_lists_params *params, u32 entries) {
+    const u32 first = (1u << params->part_entries) - 1u;
+    return (entries & first ? 1 : 0) | (entries & ~first ? 2 : 0);
+}
+
+/* Blocks of a united list, by the parts that read them. */
+enum { BOTH = 3 };
+struct tally {
+    int of[BOTH + 1];
+};
+
+/* The place of a block in the united list, `rank` among those of the same parts. A block of one part
+ * is followed by one of the other, so that both parts have work. These pairs are spread evenly among the
+ * blocks of both, since a pair takes twice as many copies. */
+DEVICE int place_of(const struct tally *total, int parts, int rank) {
+    const int both = total->of[BOTH], pairs = minimum(total->of[1], total->of[2]);
+    if (parts == BOTH) {
+        return rank + 2 * minimum(pairs, ((rank + 1) * (pairs + 1) - 1) / both);
     }
-    return parts;
+    return rank < pairs ? (rank + 1) * both / (pairs + 1) + 2 * rank + parts - 1
+                        : both + pairs + rank;
 }
 
 /* Whether a list names a block twice. By a warp. */
@@ -129,27 +144,31 @@ DEVICE bool has_repetitions(const u64 *slots, int count) {
     return __any_sync((u32)ALL_LANES, any) != 0;
 }
 
-/* The united list of `count` sorted slots, written to `united` or, without it, only counted; *parts:
- * the parts' blocks. By a warp. */
-DEVICE int unite(const struct sparse_gqa_lists_params *params, const u64 *slots, int count,
-                 int4 *united, int *parts) {
+/* The united list of `count` sorted slots, whose blocks are `total`, written to `united` or, without it,
+ * only counted. By a warp. */
+DEVICE struct tally unite(const struct sparse_gqa_lists_params *params, const u64 *slots, int count,
+                          const struct tally *total, int4 *united) {
     const int lane = (int)threadIdx.x % 32;
-    int blocks = 0, sum = 0;
+    struct tally tally = {{0, 0, 0, 0}};
     for (int base = 0; base < count; base += 32) {
         const int i = base + lane;
         const bool first = i < count && (i == 0 || block_of(slots[i]) != block_of(slots[i - 1]));
-        const u32 firsts = __ballot_sync((u32)ALL_LANES, first);
+        int4 block = {0, 0, 0, 0};
         if (first) {
-            const int4 block = unite_slots(slots, i, count);
-            sum += count_parts(params, (u32)block.y);
-            if (united) {
-                united[blocks + __popc(firsts & ((1u << lane) - 1u))] = block;
-            }
+            block = unite_slots(slots, i, count);
         }
-        blocks += __popc(firsts);
+        const int parts = parts_of(params, (u32)block.y);
+#pragma unroll
+        for (int k = 1; k <= BOTH; ++k) {
+            const u32 same = __ballot_sync((u32)ALL_LANES, parts == k);
+            if (united && parts == k) {
+                united[place_of(total, k, tally.of[k] + __popc(same & ((1u << lane) - 1u)))] =
+                    block;
+            }
+            tally.of[k] += __popc(same);
+        }
     }
-    *parts = (int)warp_reduce_add((u32)sum);
-    return blocks;
+    return tally;
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -160,7 +179,7 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int entries = minimum(listed, params.entries);
     u64 *const slots = slots_of((int)threadIdx.x / 32);
     const int all = params.tile_entries * params.work.width;
-    int size = 32, parts = 0;
+    int size = 32;
     if (tile * params.tile_entries >= params.entries) {
         return;
     }
@@ -176,11 +195,12 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     int blocks = 0;
     if (valid > 0) {
         sort_slots(slots, size);
-        unite(&params, slots, valid, 0, &parts);
+        const struct tally total = unite(&params, slots, valid, 0, 0);
+        const int cost = total.of[1] + total.of[2] + 2 * total.of[BOTH]; /* parts' blocks */
         if (!has_repetitions(slots, valid) &&
-            (i64)parts * 100 <= (i64)valid * params.most_tile_cost) {
-            int4 *const united = (int4 *)params.united + (i64)number * all;
-            blocks = unite(&params, slots, valid, united, &parts);
+            (i64)cost * 100 <= (i64)valid * params.most_tile_cost) {
+            unite(&params, slots, valid, &total, (int4 *)params.united + (i64)number * all);
+            blocks = total.of[1] + total.of[2] + total.of[BOTH];
         }
     }
     if (threadIdx.x % 32 == 0) {

@@ -24,7 +24,7 @@
  *   S[64, BLOCK_KEYS] = Q K^T, P = exp2(S - max), O = O exp2(old max - max) + P V
  *
  * Grid: one CTA per multiprocessor; each takes every gridDim.x-th item. The last warpgroup's first
- * warp is the producer, which copies Q and blocks across items, by tensor copies.
+ * two warps are the producer: one copies Q and K, the other V, across items, by tensor copies.
  *
  * Shared memory (offsets and sizes: the plan above). A column tile is 64 columns, 128-byte swizzled:
  *   QUERY   [Q_BUFFERS][CONSUMERS][KEY_TILES][64] rows of 128 bytes
@@ -35,8 +35,8 @@
  * Barriers (parity counts uses; buffers are used cyclically):
  *   barrier                           count          arrives                        waits
  *   Q_FULL[q], K_FULL[b], V_FULL[b]   1              producer, with the bytes       consumers
- *   Q_EMPTY[q]                        4 * CONSUMERS  consumers: warps, at the       producer
- *                                                    item's last block
+ *   Q_EMPTY[q]                        4 * CONSUMERS  consumers: warps, the item's   producer
+ *                                                    last Q K^T complete
  *   K_EMPTY[b], V_EMPTY[b]            4 * CONSUMERS  consumers: warps, Q K^T or     producer
  *                                                    P V complete, or skipped
  * (Counts are of warps: common/warp_arrival.cuh.)
@@ -77,9 +77,10 @@ DEVICE struct part_rows find_rows(const struct sparse_gqa_united_params *params,
 
 /* Computes P from a block's scores, in place; `factor`: of the sums so far. */
 DEVICE void softmax_block(float *s, struct part_rows *rows, float *factor, float scale_log2) {
+    float offset[2], sum[2];
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        float highest = fmaxf(s[2 * r], s[2 * r + 1]), sum = 0.0f;
+        float highest = fmaxf(s[2 * r], s[2 * r + 1]);
 #pragma unroll
         for (int i = 1; i < SCORE_VALUES / 4; ++i) {
             highest = fmaxf(highest, fmaxf(s[4 * i + 2 * r], s[4 * i + 2 * r + 1]));
@@ -88,16 +89,21 @@ DEVICE void softmax_block(float *s, struct part_rows *rows, float *factor, float
         highest = fmaxf(highest, __shfl_xor_sync((u32)ALL_LANES, highest, 2)) * scale_log2;
         /* Small steps of the maximum are left out, so that few blocks rescale. */
         highest = highest > rows->maximum[r] + RESCALE_THRESHOLD ? highest : rows->maximum[r];
-        const float offset = highest == MINUS_INFINITY ? 0.0f : -highest;
-        factor[r] = exp2_approximate(rows->maximum[r] + offset);
+        offset[r] = highest == MINUS_INFINITY ? 0.0f : -highest;
+        factor[r] = exp2_approximate(rows->maximum[r] + offset[r]);
         rows->maximum[r] = highest;
+        sum[r] = 0.0f;
+    }
 #pragma unroll
-        for (int i = 0; i < SCORE_VALUES / 2; ++i) {
-            float *const value = &s[i / 2 * 4 + 2 * r + i % 2];
-            *value = exp2_approximate(fmaf(*value, scale_log2, offset));
-            sum += *value;
-        }
-        rows->sum[r] = fmaf(rows->sum[r], factor[r], sum);
+    for (int i = 0; i < SCORE_VALUES; ++i) {
+        s[i] = exp2_approximate(fmaf(s[i], scale_log2, offset[i / 2 % 2]));
+        sum[i / 2 % 2] += s[i];
+    }
+    /* ptxas moves a wait for products ahead of arithmetic, but not ahead of a shuffle. */
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+        sum[r] += __shfl_xor_sync((u32)ALL_LANES, sum[r], 1);
+        rows->sum[r] = fmaf(rows->sum[r], factor[r], sum[r]);
     }
 }
 
@@ -127,6 +133,14 @@ DEVICE void release(u32 barriers, int buffer) {
     arrive_warp(barrier_at(barriers + (u32)buffer), 1);
 }
 
+/* Releases a buffer of K, after the item's last block that of Q, too. */
+DEVICE void release_keys(int buffer, int queries, bool is_last) {
+    release(K_EMPTY, buffer);
+    if (is_last) {
+        release(Q_EMPTY, queries);
+    }
+}
+
 /* Adds the product of P and the values of a buffer, which it releases. */
 DEVICE void add_values(float *o, const u32 *p, const struct ring_place *buffer) {
     mbarrier_wait(barrier_at((u32)(V_FULL + buffer->index)), buffer->parity);
@@ -138,10 +152,13 @@ DEVICE void add_values(float *o, const u32 *p, const struct ring_place *buffer) 
 /* The blocks of an item. A block's P V overlaps the next one's softmax: `last` is the block whose P V
  * is left to do, if any. */
 DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks, float *o,
-                       struct part_rows *rows, u32 query, struct ring_place *buffer, int consumer) {
+                       struct part_rows *rows, int queries, struct ring_place *buffer,
+                       int consumer) {
+    const u32 query = query_at(queries, consumer);
     const u32 part = ((1u << PART_ENTRIES) - 1u) << (consumer * PART_ENTRIES);
     const float scale_log2 = params->scale * LOG2_E;
     struct ring_place last = {-1, 0};
+    int skipped = 0; /* since then */
     float s[SCORE_VALUES], factor[2];
     u32 p[SCORE_VALUES / 2];
 #pragma unroll 1
@@ -149,11 +166,11 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
         mbarrier_wait(barrier_at((u32)(K_FULL + buffer->index)), buffer->parity);
         const struct step step = *step_at(buffer->index);
         if (!(step.entries & part)) {
-            if (last.index >= 0) { /* the producer may wait for it */
+            if (last.index >= 0 && ++skipped == STAGES - 1) { /* the producer may wait for it */
                 add_values(o, p, &last);
                 last.index = -1;
             }
-            release(K_EMPTY, buffer->index);
+            release_keys(buffer->index, queries, i + 1 == blocks);
             mbarrier_wait(barrier_at((u32)(V_FULL + buffer->index)), buffer->parity);
             release(V_EMPTY, buffer->index);
             continue;
@@ -163,7 +180,7 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
             issue_scores(s, query, keys_at(buffer->index));
             issue_output(o, p, values_at(last.index), 1);
             wgmma_wait_1();
-            release(K_EMPTY, buffer->index);
+            release_keys(buffer->index, queries, i + 1 == blocks);
             mask_block(s, rows, &step);
             softmax_block(s, rows, factor, scale_log2);
             wgmma_wait_0();
@@ -171,13 +188,14 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
         } else {
             issue_scores(s, query, keys_at(buffer->index));
             wgmma_wait_0();
-            release(K_EMPTY, buffer->index);
+            release_keys(buffer->index, queries, i + 1 == blocks);
             mask_block(s, rows, &step);
             softmax_block(s, rows, factor, scale_log2);
         }
         rescale(o, factor);
         pack_scores(p, s);
         last = *buffer;
+        skipped = 0;
     }
     if (last.index >= 0) {
         add_values(o, p, &last);
@@ -196,8 +214,7 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
         const int head = kv_head * GROUP_HEADS + minimum(row, GROUP_HEADS - 1);
         const int batch = query_batch(&params->work, maximum(query, 0));
         const int token = maximum(query, 0) - batch * params->work.tokens;
-        float sum = rows->sum[r] + __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 1);
-        sum += __shfl_xor_sync((u32)ALL_LANES, sum, 2);
+        const float sum = rows->sum[r] + __shfl_xor_sync((u32)ALL_LANES, rows->sum[r], 2);
         const float base = rows->maximum[r] == MINUS_INFINITY ? 0.0f : rows->maximum[r];
         float denominator = sum;
         if (HAS_SINK) {
@@ -245,9 +262,7 @@ DEVICE void run_consumer(const struct sparse_gqa_united_params *params, int cons
             o[i] = 0.0f;
         }
         mbarrier_wait(barrier_at((u32)(Q_FULL + queries.index)), queries.parity);
-        run_blocks(params, item.blocks, o, &rows, query_at(queries.index, consumer), &buffer,
-                   consumer);
-        arrive_warp(barrier_at((u32)(Q_EMPTY + queries.index)), 1);
+        run_blocks(params, item.blocks, o, &rows, queries.index, &buffer, consumer);
         ring_advance(&queries, Q_BUFFERS);
         store_rows(params, o, &rows, item.kv_head);
     }
@@ -259,8 +274,9 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const int warpgroup = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x / WARPGROUP), 0);
     if (warpgroup == CONSUMERS) {
         registers_decrease(PRODUCER_REGISTERS);
-        if (threadIdx.x % WARPGROUP / 32 == 0) {
-            run_producer(&params);
+        const int warp = (int)(threadIdx.x % WARPGROUP / 32);
+        if (warp < 2) {
+            run_producer(&params, warp == 0);
         }
     } else {
         registers_increase(CONSUMER_REGISTERS);

@@ -8,7 +8,8 @@
 //@use sparse_gqa_united.items.cuh
 //@use sparse_gqa_united.params.h
 //@use sparse_gqa_united.sm90_shared.cuh
-/* The producer's warp of sparse_gqa_united.sm90.cu. */
+/* The producer's warps of sparse_gqa_united.sm90.cu: one copies Q and K, the other V, so that neither
+ * waits for a buffer of the other's. */
 
 /* Copies the tile's Q once the buffer is free. Lane i has the query of unit i % 8 of consumer i / 8. */
 DEVICE void load_queries(const struct sparse_gqa_united_params *params,
@@ -48,25 +49,30 @@ DEVICE void load_half(const struct gqa_block_source *source, const struct item *
     arrive_warp(barrier, 1);
 }
 
+/* Copies the K, or else the V, of blocks [from, to) of the united list. */
 DEVICE void load_blocks(const struct sparse_gqa_united_params *params, const struct tile_item *item,
-                        struct item *place, struct ring_place *buffer) {
-    int4 block = item->united[0];
-    for (int i = 0; i < item->blocks; ++i) {
-        const int4 next = item->united[minimum(i + 1, item->blocks - 1)];
+                        struct item *place, int from, int to, bool keys,
+                        struct ring_place *buffer) {
+    int4 block = item->united[from];
+    for (int i = from; i < to; ++i) {
+        const int4 next = item->united[minimum(i + 1, to - 1)];
         place->block = block.x;
         place->pairs = block.y;
         const bool whole =
             block.z >= minimum(params->items.rows - block.x * BLOCK_KEYS, BLOCK_KEYS);
-        load_half(&params->k, place, shared_address(keys_at(buffer->index)), KEY_TILES, DQK / 8,
-                  whole, block.z, K_FULL, K_EMPTY, buffer);
-        load_half(&params->v, place, shared_address(values_at(buffer->index)), VALUE_TILES, DV / 8,
-                  whole, block.z, V_FULL, V_EMPTY, buffer);
+        if (keys) {
+            load_half(&params->k, place, shared_address(keys_at(buffer->index)), KEY_TILES, DQK / 8,
+                      whole, block.z, K_FULL, K_EMPTY, buffer);
+        } else {
+            load_half(&params->v, place, shared_address(values_at(buffer->index)), VALUE_TILES,
+                      DV / 8, whole, block.z, V_FULL, V_EMPTY, buffer);
+        }
         ring_advance(buffer, STAGES);
         block = next;
     }
 }
 
-DEVICE void run_producer(const struct sparse_gqa_united_params *params) {
+DEVICE void run_producer(const struct sparse_gqa_united_params *params, bool keys) {
     struct ring_place queries = {0, 0}, buffer = {0, 0};
     const int lane = (int)threadIdx.x % 32;
     int number = (int)blockIdx.x;
@@ -77,11 +83,16 @@ DEVICE void run_producer(const struct sparse_gqa_united_params *params) {
         }
         const int query = lane < CONSUMERS * 8 ? find_query(params, &item, lane / UNITS) : -1;
         const int any = (int)warp_reduce_max((u32)(query + 1)) - 1;
+        /* Blocks that have a free buffer come before Q, which waits for the previous item's last block. */
+        const int ahead = keys ? minimum(STAGES - 1, item.blocks) : 0;
         struct item place = {0, 0, 0, 0, 0, 0, 0};
         place.batch = query_batch(&params->work, maximum(any, 0));
         place.kv_head = item.kv_head;
-        load_queries(params, &item, &place, query, &queries);
-        ring_advance(&queries, Q_BUFFERS);
-        load_blocks(params, &item, &place, &buffer);
+        if (keys) {
+            load_blocks(params, &item, &place, 0, ahead, keys, &buffer);
+            load_queries(params, &item, &place, query, &queries);
+            ring_advance(&queries, Q_BUFFERS);
+        }
+        load_blocks(params, &item, &place, ahead, item.blocks, keys, &buffer);
     }
 }

@@ -3,8 +3,8 @@
  * lists are united. The comment at the head of templates/sparse_gqa_united.sm90.cu explains the numbers.
  *
  * The rule. Two warpgroups compute: they have the registers to overlap a block's P V with the next
- * block's softmax. K and V have two buffers, so that the next block is copied while one is in use; then
- * Q has two, likewise; K and V get more if shared memory has room.
+ * block's softmax. K and V have three buffers, so that the next block is copied while the warpgroups work
+ * on two different ones; then Q has two; K and V get more if shared memory has room.
  */
 #include <limits.h>
 
@@ -69,7 +69,7 @@ static void choose(const struct smelt__spec *spec, const struct smelt__arch *arc
     choice->block_keys = (int)smelt__spec_get(spec, "granularity");
     choice->queries = choice->buffers = 1;
     for (int i = 0; i < MOST_BUFFERS; i++) {
-        int *const more = i == 1 ? &choice->queries : &choice->buffers;
+        int *const more = i == 2 ? &choice->queries : &choice->buffers;
         ++*more;
         if (add_regions(choice, plan) > limit)
             --*more;
