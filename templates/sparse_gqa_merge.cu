@@ -128,6 +128,20 @@ DEVICE bool is_united(const struct sparse_gqa_merge_params *params, i64 item) {
     const int entry = (int)(item / OF_ENTRY), group = (int)(item % OF_ENTRY) / UNITS / LIST_HEADS;
     return params->tiles && params->tiles[entry / params->tile_entries * GROUPS + group] > 0;
 }
+
+/* The first item from `item` on, each `step`-th, that has partial results; past `items`: there is none.
+ * By whole warps: each lane looks at one item at a time. */
+DEVICE i64 skip_united(const struct sparse_gqa_merge_params *params, i64 item, i64 step,
+                       i64 items) {
+    for (; item < items; item += 32 * step) {
+        const i64 own = item + threadIdx.x % 32 * step;
+        const u32 found = __ballot_sync((u32)ALL_LANES, own < items && !is_united(params, own));
+        if (found) {
+            return item + (__ffs((int)found) - 1) * step;
+        }
+    }
+    return item;
+}
 //@end
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
@@ -136,12 +150,13 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     const i64 items = (i64)minimum(listed, params.entries) * (KV_HEADS * UNITS);
     for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < items;
          item += (i64)gridDim.x * WARPS) {
-        const struct unit unit = find_unit(&params.work, params.places, params.first, item);
         //@if UNITES
-        if (is_united(&params, item)) {
-            continue;
+        item = skip_united(&params, item, (i64)gridDim.x * WARPS, items);
+        if (item >= items) {
+            return;
         }
         //@end
+        const struct unit unit = find_unit(&params.work, params.places, params.first, item);
         if (unit.query >= 0) {
             merge_unit(&params, &unit);
         }
