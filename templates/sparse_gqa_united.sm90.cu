@@ -129,6 +129,31 @@ DEVICE void mask_block(float *s, const struct part_rows *rows, const struct step
     }
 }
 
+/* Whether this warp's rows read the block. */
+DEVICE bool reads_block(const struct part_rows *rows, const struct step *step) {
+    return (step->entries & (rows->bit[0] | rows->bit[1])) != 0;
+}
+
+/* Replaces a block's scores by P; `factor`: of the sums so far. P of a warp that does not read the block
+ * is left to pack_block. */
+DEVICE void compute_block(float *s, struct part_rows *rows, const struct step *step, float *factor,
+                          float scale_log2) {
+    factor[0] = factor[1] = 1.0f;
+    if (reads_block(rows, step)) {
+        mask_block(s, rows, step);
+        softmax_block(s, rows, factor, scale_log2);
+    }
+}
+
+/* P of a thread's scores, as operand A; zeros if the warp does not read the block. */
+DEVICE void pack_block(u32 *p, const float *s, bool reads) {
+    pack_scores(p, s);
+#pragma unroll
+    for (int i = 0; i < SCORE_VALUES / 2; ++i) {
+        p[i] &= reads ? 0xffffffffu : 0u;
+    }
+}
+
 DEVICE void release(u32 barriers, int buffer) {
     arrive_warp(barrier_at(barriers + (u32)buffer), 1);
 }
@@ -181,19 +206,17 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
             issue_output(o, p, values_at(last.index), 1);
             wgmma_wait_1();
             release_keys(buffer->index, queries, i + 1 == blocks);
-            mask_block(s, rows, &step);
-            softmax_block(s, rows, factor, scale_log2);
+            compute_block(s, rows, &step, factor, scale_log2);
             wgmma_wait_0();
             release(V_EMPTY, last.index);
         } else {
             issue_scores(s, query, keys_at(buffer->index));
             wgmma_wait_0();
             release_keys(buffer->index, queries, i + 1 == blocks);
-            mask_block(s, rows, &step);
-            softmax_block(s, rows, factor, scale_log2);
+            compute_block(s, rows, &step, factor, scale_log2);
         }
         rescale(o, factor);
-        pack_scores(p, s);
+        pack_block(p, s, reads_block(rows, &step));
         last = *buffer;
         skipped = 0;
     }
