@@ -151,9 +151,11 @@ KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
     for (i64 item = (i64)blockIdx.x * WARPS + threadIdx.x / 32; item < items;
          item += (i64)gridDim.x * WARPS) {
         //@if UNITES
-        item = skip_united(&params, item, (i64)gridDim.x * WARPS, items);
-        if (item >= items) {
-            return;
+        if (is_united(&params, item)) {
+            item = skip_united(&params, item, (i64)gridDim.x * WARPS, items);
+            if (item >= items) {
+                return;
+            }
         }
         //@end
         const struct unit unit = find_unit(&params.work, params.places, params.first, item);
