@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Trains a small model with sparse attention and a learnt indexer.
 
-    python examples/train.py [--model NAME] [--steps N] [--warm-up N]     on one GPU
-    torchrun --nproc-per-node 2 examples/train.py                         context parallel: each rank has a part of
-                                                                          every document's queries
-    ... --backend torch [--device cpu]                                    the eager reference, to compare losses
+    python examples/train.py [--model NAME] [--steps N] [--dense N] [--warm-up N]     on one GPU
+    torchrun --nproc-per-node 2 examples/train.py          context parallel: each rank has a part of every document's queries
+    ... --backend torch [--device cpu]                     the eager reference, to compare losses
 
 Packed documents of random words that repeat with a fixed period: each token equals the one a period before it, which
 the model learns to look up. Two layers of
@@ -14,13 +13,16 @@ the model learns to look up. Two layers of
     v4               as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
     glm-5.3-flash    without rotary columns; the indexer chooses pools of 4 keys, and the keys after the last complete pool are
                      always attended to
-    deepseek-v4.1    as v4; the first layer publishes blocks of keys, and the second layer chooses its keys within them
+    deepseek-v4.1    as v4, but the last tokens count among the selected ones; the first layer publishes blocks of keys, and the
+                     second layer chooses its keys within them
     msa              grouped heads as in MiniMax-M3: an indexer head for each KV head chooses blocks of keys by their largest
                      logit, and always the query's own block
     qsa              grouped heads as in Qwen3.8-Flash-Next: one list of pools of 4 keys for all heads; the indexer has no weights
 
-For the first steps attention is dense, and the indexer is trained against it over all keys (`indexer_dense_loss`). Then
-attention is sparse, and the indexer is trained towards attention's distribution over what it chose. Neither loss needs a
+The order is that of the models' papers. First the model is trained with dense attention, without indexers. Then the model is
+frozen, and the indexers alone are warmed up: trained towards dense attention's distribution over all keys, pools or blocks
+(`indexer_dense_loss`). Then attention is sparse, the model is trained on, and the indexers are trained towards attention's
+distribution over what they chose. Neither loss needs a
 tokens x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
 gathered, and the backward pass sums their gradients.
 """
@@ -41,6 +43,7 @@ POOL = 4  # keys of a pool (glm-5.3-flash, qsa) and of a published block (deepse
 BLOCK, BLOCKS = 128, 2  # msa: keys of a block, which begins every document, and how many blocks a query attends to
 PUBLISHED = 4  # deepseek-v4.1: blocks that the first layer publishes
 KV_HEADS, GROUP = 2, 3  # msa, qsa: KV heads, and the heads that read each
+DENSE, WARM_UP, SPARSE = "dense", "warm-up", "sparse"  # phases
 MODELS = ("dsa", "v4", "glm-5.3-flash", "deepseek-v4.1", "msa", "qsa")
 
 
@@ -110,12 +113,6 @@ def pooled(ik):
     return ik.float().unflatten(0, (-1, POOL)).mean(1).bfloat16()
 
 
-def pools_of(rows, values):
-    """The chosen pools, from the first rows of lists [T, topk * POOL + ..], and their values [T, topk]."""
-    first = rows[:, : values.shape[1] * POOL : POOL] // POOL
-    return first.masked_fill(values == float("-inf"), -1).int()
-
-
 class Latent(Indexed):
     """Queries' heads read one latent row for each token, whose first VALUE columns are the value."""
 
@@ -123,6 +120,7 @@ class Latent(Indexed):
         super().__init__()
         self.model = model
         self.dqk = VALUE + (ROPE if model == "dsa" else 0)
+        self.pool = POOL if model == "glm-5.3-flash" else 1
         self.scale = self.dqk**-0.5
         self.q = nn.Linear(WIDTH, HEADS * self.dqk, bias=False)
         self.kv = nn.Linear(WIDTH, self.dqk, bias=False)
@@ -141,71 +139,74 @@ class Latent(Indexed):
             "v4": [f"topk={TOPK}"],
             "glm-5.3-flash": [f"topk={TOPK // POOL},expand={POOL},tail=1"],
             "deepseek-v4.1": [
-                f"topk={TOPK},publish={PUBLISHED},publish_block={POOL},publish_pinned=1",
-                f"topk={TOPK},candidate_block={POOL}",
+                f"topk={TOPK + WINDOW},pinned={WINDOW},publish={PUBLISHED},publish_block={POOL},publish_pinned=1",
+                f"topk={TOPK + WINDOW},candidate_block={POOL}",
             ],
         }[self.model]
         return [
             f"sparse_attn:{attention}{sink},passes=both",
             f"sparse_scores:{attention}",
             *(f"indexer_topk:{indexer},dtype=bf16,{each}" for each in options),
-            *([] if self.model == "dsa" else [f"indexer_scores:{indexer},topk=128"]),
+            *([f"indexer_scores:{indexer},topk=128"] if self.model == "v4" else []),
             f"indexer_bwd:{indexer},topk=128",
             "indexer_loss:topk=128",
             f"dense_lse:{dense}",
-            f"indexer_dense_loss:{dense},index_heads={INDEX_HEADS},index_dim={INDEX_DIM}",
+            f"indexer_dense_loss:{dense},index_heads={INDEX_HEADS},index_dim={INDEX_DIM},granularity={self.pool}",
         ]
 
-    def dense(self, q, kv, iq, ik, weights, begin, end, options):
-        """Attention to every key of a query's window, and the indexer's loss there."""
+    def dense(self, q, kv, begin, end, options):
+        """Attention to every key of a query's window."""
         every = begin[:, None] + torch.arange(max(DOCUMENTS), device=end.device, dtype=torch.int32)
         every = every.masked_fill(every >= end[:, None], -1)
-        out, lse = smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
-        pool = POOL if self.model == "glm-5.3-flash" else 1
-        given = q.detach(), kv.detach(), lse, iq, pooled(ik) if pool > 1 else ik, weights, begin, end, self.scale
-        return out, smelt.indexer_dense_loss(*given, granularity=pool, backend=options["backend"])
+        return smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
 
-    def choose(self, iq, ik, weights, begin, end, published, backend):
-        """Lists of rows; the slots that the loss counts, their entries among the indexer's keys `scored`, and what the layer
-        publishes."""
+    def warm_up(self, q, kv, lse, iq, ik, weights, begin, end, backend):
+        """The indexer's loss against dense attention."""
+        keys = pooled(ik) if self.pool > 1 else ik
+        given = q.detach(), kv.detach(), lse, iq, keys, weights, begin, end, self.scale
+        return smelt.indexer_dense_loss(*given, granularity=self.pool, backend=backend)
+
+    def sparse(self, q, kv, iq, ik, weights, begin, end, published, options):
+        """Attention to what the indexer chooses, and the indexer's loss there, in one call; and what the layer publishes."""
+        options = {"sink": self.sink, **options}
         if self.model == "glm-5.3-flash":
-            keys, named = pooled(ik), {"expand": POOL, "limit": end, "tail": True, "backend": backend}
-            rows, values, _ = smelt.indexer_topk(iq, keys, weights, begin // POOL, end // POOL, TOPK // POOL, **named)
-            return rows, pools_of(rows, values), keys, None
-        named = {"backend": backend}
-        if self.model == "deepseek-v4.1":
+            keys, topk, begin, limit, end = pooled(ik), TOPK // POOL, begin // POOL, end, end // POOL
+            options |= {"expand": POOL, "limit": limit, "tail": True}
+        elif self.model == "deepseek-v4.1":
+            keys, topk = ik, TOPK + WINDOW
             within = {"candidates": published, "candidate_block": POOL}
-            between = {"publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}
-            named |= between if published is None else within
-        chosen, _, _, *publishes = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, **named)
-        last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
-        rows = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
-        return rows, rows, ik, publishes[0] if publishes else None
+            between = {"pinned": WINDOW, "publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}
+            options |= between if published is None else within
+        else:
+            keys, topk = ik, TOPK
+        out, loss, _, *publishes = smelt.indexed_attention(q, kv, iq, keys, weights, begin, end, topk, self.scale, **options)
+        return out, loss, publishes[0] if publishes else None
 
-    def chain(self, q, kv, iq, ik, weights, begin, end, published, options):
-        """Lists, attention and the indexer's loss, call by call."""
+    def chain(self, q, kv, iq, ik, weights, begin, end, options):
+        """The same call by call, for lists that have the last tokens beside the chosen ones."""
         backend = options["backend"]
         with torch.no_grad():
-            rows, entries, keys, publishes = self.choose(iq, ik, weights, begin, end, published, backend)
-        logits = smelt.indexer_scores(iq, keys, weights, entries, backend=backend)
+            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
+            last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
+            rows = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
+        logits = smelt.indexer_scores(iq, ik, weights, rows, backend=backend)
         out, lse = smelt.sparse_attention(q, kv, rows, self.scale, sink=self.sink, return_lse=True, **options)
         target = smelt.sparse_scores(q, kv, rows, lse, self.scale, dv=VALUE, backend=backend)
-        if keys is not ik:  # a pool's rows together
-            target = target[:, : entries.shape[1] * POOL].unflatten(1, (-1, POOL)).sum(-1)
-        loss = smelt.indexer_loss(logits, target, entries, rows=len(keys), backend=backend)
-        return out, loss, publishes
+        return out, smelt.indexer_loss(logits, target, rows, rows=len(ik), backend=backend), None
 
-    def forward(self, x, begin, end, shard, backend, dense, published):
+    def forward(self, x, begin, end, shard, backend, phase, published):
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
-        given = q, kv, *self.indexer(x, shard), begin, end
         options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
-        if dense:
-            (out, loss), publishes = self.dense(*given, options), None
-        elif self.model == "dsa":
-            (out, loss, _), publishes = smelt.indexed_attention(*given, TOPK, self.scale, **options), None
+        loss, publishes = 0.0, None
+        if phase == SPARSE and self.model == "v4":
+            out, loss, _ = self.chain(q, kv, *self.indexer(x, shard), begin, end, options)
+        elif phase == SPARSE:
+            out, loss, publishes = self.sparse(q, kv, *self.indexer(x, shard), begin, end, published, options)
         else:
-            out, loss, publishes = self.chain(*given, published, options)
+            out, lse = self.dense(q, kv, begin, end, options)
+            if phase == WARM_UP:
+                loss = self.warm_up(q, kv, lse, *self.indexer(x, shard), begin, end, backend)
         return self.out(smelt.project_values(out, self.values).flatten(1)), loss, publishes
 
 
@@ -235,19 +236,21 @@ class Grouped(Indexed):
             "indexer_loss:topk=128",
         ]
 
-    def dense(self, q, k, v, iq, ik, weights, begin, end, options):
-        """Attention to every key of a query's window, and the indexer's loss there."""
+    def dense(self, q, k, v, begin, end, options):
+        """Attention to every key of a query's window."""
         granularity = BLOCK if self.model == "msa" else POOL  # of which every document begins at a multiple
         longest = max(documents_of(self.model)) // granularity
         every = begin[:, None] // granularity + torch.arange(longest, device=end.device, dtype=torch.int32)
         named = {"granularity": granularity, "limit": end, **options}
-        out, lse = smelt.sparse_gqa(q, k, v, every.unsqueeze(1), self.scale, return_lse=True, **named)
+        return smelt.sparse_gqa(q, k, v, every.unsqueeze(1), self.scale, return_lse=True, **named)
+
+    def warm_up(self, q, k, lse, iq, ik, weights, begin, end, backend):
+        """The indexer's loss against dense attention."""
+        slots = {"groups": KV_HEADS, "activation": "none", "block_max": BLOCK}  # of each KV head's indexer
         if self.model == "qsa":
-            ik, scored = pooled(ik), {"granularity": POOL}
-        else:
-            scored = {"activation": "none", "groups": KV_HEADS, "block_max": BLOCK}
+            ik, slots = pooled(ik), {"granularity": POOL}
         given = q.detach(), k.detach(), lse, iq, ik, weights, begin, end, self.scale
-        return out, smelt.indexer_dense_loss(*given, **scored, backend=options["backend"])
+        return smelt.indexer_dense_loss(*given, **slots, backend=backend)
 
     def blocks(self, q, k, v, iq, ik, begin, end, options):
         """MiniMax-M3's: blocks for each KV head."""
@@ -277,17 +280,21 @@ class Grouped(Indexed):
         logits = smelt.indexer_scores(iq, keys, weights, entries, backend=backend)
         return out, smelt.indexer_loss(logits, target[:, 0], entries, rows=len(keys), backend=backend)
 
-    def forward(self, x, begin, end, shard, backend, dense, _):
+    def forward(self, x, begin, end, shard, backend, phase, _):
         q = self.q(x).view(-1, KV_HEADS * GROUP, VALUE)
         k, v = shard.gather(self.kv(x)).view(-1, 2, KV_HEADS, VALUE).unbind(1)
-        iq, ik, weights = self.indexer(x, shard)
         options = {"dk_dtype": torch.float32, "dv_dtype": torch.float32, "backend": backend}
-        if dense:
-            out, loss = self.dense(q, k, v, iq, ik, weights, begin, end, options)
-        elif self.model == "msa":
-            out, loss = self.blocks(q, k, v, iq, ik, begin, end, options)
+        loss = 0.0
+        if phase == SPARSE:
+            iq, ik, weights = self.indexer(x, shard)
+            if self.model == "msa":
+                out, loss = self.blocks(q, k, v, iq, ik, begin, end, options)
+            else:
+                out, loss = self.pools(q, k, v, iq, ik, weights, begin, end, options)
         else:
-            out, loss = self.pools(q, k, v, iq, ik, weights, begin, end, options)
+            out, lse = self.dense(q, k, v, begin, end, options)
+            if phase == WARM_UP:
+                loss = self.warm_up(q, k, lse, *self.indexer(x, shard), begin, end, backend)
         return self.out(out.flatten(1)), loss, None
 
 
@@ -309,13 +316,18 @@ class Model(nn.Module):
         )
         self.last = nn.Linear(WIDTH, WORDS)
 
-    def forward(self, tokens, positions, begin, end, shard, backend, dense):
+    def forward(self, tokens, positions, begin, end, shard, backend, phase):
         x, indexer, published = self.words(tokens) + self.positions(positions), 0.0, None
         for before, attention, between, feed in self.layers:
-            attended, loss, published = attention(before(x), begin, end, shard, backend, dense, published)
+            attended, loss, published = attention(before(x), begin, end, shard, backend, phase, published)
             x, indexer = x + attended, indexer + loss
             x = x + feed(between(x))
         return self.last(x), indexer
+
+    def train_phase(self, phase):
+        """Which parameters a phase trains."""
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad_((phase != WARM_UP) if ".index_" not in name else (phase != DENSE))
 
 
 def batch(step, documents, device):
@@ -334,8 +346,13 @@ def batch(step, documents, device):
     )
 
 
-def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3, warm_up=0):
-    """The losses of the steps (of the model, of the indexer), and the model. The first `warm_up` steps are dense."""
+def phase_of(step, dense, warm_up):
+    return DENSE if step < dense else WARM_UP if step < dense + warm_up else SPARSE
+
+
+def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3, dense=0, warm_up=0):
+    """The losses of the steps (of the model, of the indexer), and the model. The first `dense` steps train the model with
+    dense attention, the next `warm_up` the indexer alone."""
     torch.manual_seed(0)
     model = Model(model_name).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
@@ -344,19 +361,22 @@ def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3,
     seqlens = torch.tensor([0, *documents], dtype=torch.int32).cumsum(0).int().to(device)
     shard = Shard(total, device)
     begin, end = smelt.indexer_windows(seqlens, len(shard.rows), total, query_indices=shard.rows.int(), backend=backend)
+    counted = sum(length - PERIOD for length in documents)
     losses = []
     for step in range(steps):
+        phase = phase_of(step, dense, warm_up)
+        model.train_phase(phase)
         tokens, follow, positions = (part[shard.rows] for part in batch(step, documents, device))
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            logits, indexer = model(tokens, positions, begin, end, shard, backend, step < warm_up)
+            logits, indexer = model(tokens, positions, begin, end, shard, backend, phase)
         words = F.cross_entropy(logits.float(), follow, reduction="sum")
-        counted = sum(length - PERIOD for length in documents)
-        optimizer.zero_grad()
+        optimizer.zero_grad()  # parameters without a gradient stay as they are
         (words / counted + indexer / total).backward()
-        both = torch.stack([words.detach() / counted, indexer.detach() / total])
+        both = torch.stack([words.detach() / counted, torch.as_tensor(indexer, device=device).detach() / total])
         if shard.ranks > 1:
             for parameter in model.parameters():
-                dist.all_reduce(parameter.grad)
+                if parameter.grad is not None:
+                    dist.all_reduce(parameter.grad)
             dist.all_reduce(both)
         optimizer.step()
         losses.append(both.tolist())
@@ -367,7 +387,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="dsa")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--warm-up", type=int, help="the first steps, with dense attention (a quarter of them)")
+    parser.add_argument("--dense", type=int, help="the first steps, with dense attention (two fifths of them)")
+    parser.add_argument("--warm-up", type=int, help="the next steps, of the indexer alone (a fifth of them)")
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
     parser.add_argument("--device", default="cuda", help="cpu: on smelt's emulator, or with --backend torch")
     options = parser.parse_args()
@@ -377,12 +398,15 @@ def main():
         if device == "cuda":
             device = f"cuda:{os.environ['LOCAL_RANK']}"
             torch.cuda.set_device(device)
-    warm_up = options.steps // 4 if options.warm_up is None else options.warm_up
-    losses, _ = train(options.model, options.steps, options.backend, device, warm_up=warm_up)
+    dense = options.steps * 2 // 5 if options.dense is None else options.dense
+    warm_up = options.steps // 5 if options.warm_up is None else options.warm_up
+    losses, _ = train(options.model, options.steps, options.backend, device, dense=dense, warm_up=warm_up)
     if not dist.is_initialized() or dist.get_rank() == 0:
-        for step in sorted({*range(0, len(losses), max(1, len(losses) // 10)), len(losses) - 1}):
-            kind = "dense " if step < warm_up else "sparse"
-            print(f"step {step:4}   {kind}   words {losses[step][0]:.4f}   indexer {losses[step][1]:.4f}")
+        ends = {dense - 1, dense, dense + warm_up - 1, dense + warm_up, len(losses) - 1} & {*range(len(losses))}
+        for step in sorted({*range(0, len(losses), max(1, len(losses) // 10)), *ends}):
+            phase = phase_of(step, dense, warm_up)
+            indexer = "" if phase == DENSE else f"   indexer {losses[step][1]:.4f}"
+            print(f"step {step:4}   {phase:7}   words {losses[step][0]:.4f}{indexer}")
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -31,7 +31,7 @@ MODELS = ("dsa", "v4", "glm-5.3-flash", "deepseek-v4.1", "msa", "qsa")
 
 @pytest.mark.parametrize("model", ["dsa", "v4", "msa"])
 def test_losses_are_the_references(device, model):
-    """Of a step with dense attention and of one with sparse attention."""
+    """Of a step of the indexer's warm-up and of one with sparse attention."""
     train = load()
     ours, _ = train.train(model, 2, "smelt", device, warm_up=1)
     reference, _ = train.train(model, 2, "torch", device, warm_up=1)
@@ -42,13 +42,25 @@ def test_losses_are_the_references(device, model):
 def test_every_model_runs(model):
     train = load()
     assert model in train.MODELS and len(train.MODELS) == len(MODELS)
-    losses, _ = train.train(model, 3, "torch", "cpu", warm_up=1)
-    assert all(0 < loss < 6 for both in losses for loss in both)
+    losses, trained = train.train(model, 90, "torch", "cpu", dense=40, warm_up=45)
+    assert all(0 < words < 6 for words, _ in losses) and not any(loss for _, loss in losses[:40])
+    learnt = [loss for _, loss in losses[40:85]]
+    assert sum(learnt[-8:]) < 0.8 * sum(learnt[:8]), learnt
+    assert all(0 < loss < 6 for _, loss in losses[85:])
+
+
+def test_phases_train_what_they_say():
+    train = load()
+    for phase, steps in (("dense", {"dense": 1}), ("warm-up", {"warm_up": 1})):
+        _, model = train.train("msa", 1, "torch", "cpu", **steps)
+        _, same = train.train("msa", 0, "torch", "cpu")
+        for (name, one), (_, two) in zip(model.named_parameters(), same.named_parameters()):
+            assert torch.equal(one, two) == ((".index_" in name) == (phase == "dense")), name
 
 
 @pytest.mark.parametrize(("model", "steps"), [("v4", 110), ("msa", 60)])
 def test_it_learns(model, steps):
-    losses, _ = load().train(model, steps, "torch", "cpu", warm_up=steps // 3)
+    losses, _ = load().train(model, steps, "torch", "cpu", dense=steps // 3, warm_up=steps // 6)
     words = [loss for loss, _ in losses]
     assert sum(words[-10:]) < 0.3 * sum(words[:10])
 
