@@ -13,18 +13,19 @@ the model learns to look up. Two layers of
     v4               as DeepSeek-V4: dqk = dv, a learnt sink; lists have the last tokens in addition to the selected ones
     glm-5.3-flash    without rotary columns; the indexer chooses pools of 4 keys, and the keys after the last complete pool are
                      always attended to
-    deepseek-v4.1    as v4, but the last tokens count among the selected ones; the first layer publishes blocks of keys, and the
-                     second layer chooses its keys within them
+    deepseek-v4.1    as v4; the first layer publishes blocks of keys, and the second layer chooses its keys within them
     msa              grouped heads as in MiniMax-M3: an indexer head for each KV head chooses blocks of keys by their largest
                      logit, and always the query's own block
     qsa              grouped heads as in Qwen3.8-Flash-Next: one list of pools of 4 keys for all heads; the indexer has no weights
 
-The order is that of the models' papers. First the model is trained with dense attention, without indexers. Then the model is
-frozen, and the indexers alone are warmed up: trained towards dense attention's distribution over all keys, pools or blocks
-(`indexer_dense_loss`). Then attention is sparse, the model is trained on, and the indexers are trained towards attention's
-distribution over what they chose. Neither loss needs a
-tokens x tokens matrix. Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are
-gathered, and the backward pass sums their gradients.
+The stages are those of DeepSeek-V3.2's training. First the model is trained with dense attention, without indexers. Then the
+model is frozen and the indexers alone are warmed up: trained towards dense attention's distribution over all keys, pools or
+blocks (`indexer_dense_loss`). Then attention is sparse, the model is trained on, and the indexers are trained towards
+attention's distribution over what they chose. Neither loss needs a tokens x tokens matrix. The warm-up needs a model that has
+learnt where to look: before, attention is nearly uniform, and so would the indexer's choice be.
+
+Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are gathered, and the backward pass
+sums their gradients.
 """
 
 import argparse
@@ -40,10 +41,10 @@ WORDS, LAYERS, WIDTH, HEADS, VALUE, ROPE = 32, 2, 64, 2, 64, 64
 INDEX_HEADS, INDEX_DIM, TOPK, WINDOW = 2, 64, 8, 4
 DOCUMENTS, PERIOD = (24, 40), 5  # tokens of each document; multiples of POOL and of twice the ranks
 POOL = 4  # keys of a pool (glm-5.3-flash, qsa) and of a published block (deepseek-v4.1)
-BLOCK, BLOCKS = 128, 2  # msa: keys of a block, which begins every document, and how many blocks a query attends to
+BLOCK, BLOCKS = 16, 2  # msa: keys of a block, which begins every document, and how many blocks a query attends to
 PUBLISHED = 4  # deepseek-v4.1: blocks that the first layer publishes
 KV_HEADS, GROUP = 2, 3  # msa, qsa: KV heads, and the heads that read each
-DENSE, WARM_UP, SPARSE = "dense", "warm-up", "sparse"  # phases
+DENSE, WARM_UP, SPARSE = "dense", "warm-up", "sparse"  # the stages
 MODELS = ("dsa", "v4", "glm-5.3-flash", "deepseek-v4.1", "msa", "qsa")
 
 
@@ -89,19 +90,18 @@ class _Gather(torch.autograd.Function):
 class Indexed(nn.Module):
     """Shared by the kinds of attention: an indexer, which is trained separately from the model (hence detach)."""
 
-    heads, dim, weighted = INDEX_HEADS, INDEX_DIM, True
-
-    def __init__(self):
+    def __init__(self, model, heads, weighted):
         super().__init__()
-        self.index_q = nn.Linear(WIDTH, self.heads * self.dim, bias=False)
-        self.index_k = nn.Linear(WIDTH, self.dim, bias=False)
-        self.index_weights = nn.Linear(WIDTH, self.heads, bias=False) if self.weighted else None
-        self.index_scale = (self.heads * self.dim) ** -0.5
+        self.model, self.heads = model, heads
+        self.index_q = nn.Linear(WIDTH, heads * INDEX_DIM, bias=False)
+        self.index_k = nn.Linear(WIDTH, INDEX_DIM, bias=False)
+        self.index_weights = nn.Linear(WIDTH, heads, bias=False) if weighted else None
+        self.index_scale = (heads * INDEX_DIM) ** -0.5
 
     def indexer(self, x, shard):
         """The indexer's queries, keys and weights."""
         x = x.detach()
-        iq = self.index_q(x).view(-1, self.heads, self.dim).bfloat16()
+        iq = self.index_q(x).view(-1, self.heads, INDEX_DIM).bfloat16()
         ik = shard.gather(self.index_k(x).bfloat16())
         if self.index_weights is None:
             return iq, ik, torch.full(iq.shape[:2], self.index_scale, device=iq.device)
@@ -117,8 +117,7 @@ class Latent(Indexed):
     """Queries' heads read one latent row for each token, whose first VALUE columns are the value."""
 
     def __init__(self, model):
-        super().__init__()
-        self.model = model
+        super().__init__(model, INDEX_HEADS, True)
         self.dqk = VALUE + (ROPE if model == "dsa" else 0)
         self.pool = POOL if model == "glm-5.3-flash" else 1
         self.scale = self.dqk**-0.5
@@ -131,81 +130,83 @@ class Latent(Indexed):
     def smelt_specs(self):
         """For smelt.warm(model)."""
         attention = f"heads={HEADS},dqk={self.dqk},dv={VALUE},topk=128"
-        indexer = f"heads={INDEX_HEADS},dim={INDEX_DIM}"
+        heads = f"heads={INDEX_HEADS}"
+        indexer = f"{heads},dim={INDEX_DIM}"
         sink = "" if self.sink is None else ",sink=1"
-        dense = f"heads={HEADS},dqk={self.dqk},kv_heads=1"
         options = {
             "dsa": [f"topk={TOPK}"],
             "v4": [f"topk={TOPK}"],
             "glm-5.3-flash": [f"topk={TOPK // POOL},expand={POOL},tail=1"],
             "deepseek-v4.1": [
-                f"topk={TOPK + WINDOW},pinned={WINDOW},publish={PUBLISHED},publish_block={POOL},publish_pinned=1",
-                f"topk={TOPK + WINDOW},candidate_block={POOL}",
+                f"topk={TOPK},publish={PUBLISHED},publish_block={POOL},publish_pinned=1",
+                f"topk={TOPK},candidate_block={POOL}",
             ],
         }[self.model]
         return [
+            "indexer_windows",
             f"sparse_attn:{attention}{sink},passes=both",
             f"sparse_scores:{attention}",
             *(f"indexer_topk:{indexer},dtype=bf16,{each}" for each in options),
-            *([f"indexer_scores:{indexer},topk=128"] if self.model == "v4" else []),
+            f"indexer_scores:{indexer},topk=128",
             f"indexer_bwd:{indexer},topk=128",
             "indexer_loss:topk=128",
-            f"dense_lse:{dense}",
-            f"indexer_dense_loss:{dense},index_heads={INDEX_HEADS},index_dim={INDEX_DIM},granularity={self.pool}",
+            f"indexer_dense_loss:heads={HEADS},dqk={self.dqk},index_{heads},index_dim={INDEX_DIM},granularity={self.pool}",
         ]
 
     def dense(self, q, kv, begin, end, options):
         """Attention to every key of a query's window."""
-        every = begin[:, None] + torch.arange(max(DOCUMENTS), device=end.device, dtype=torch.int32)
+        every = begin[:, None] + torch.arange(max(documents_of(self.model)), device=end.device, dtype=torch.int32)
         every = every.masked_fill(every >= end[:, None], -1)
         return smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
 
     def warm_up(self, q, kv, lse, iq, ik, weights, begin, end, backend):
-        """The indexer's loss against dense attention."""
+        """The indexer's loss against dense attention, over the keys of which it chooses."""
         keys = pooled(ik) if self.pool > 1 else ik
-        given = q.detach(), kv.detach(), lse, iq, keys, weights, begin, end, self.scale
+        last = end if self.sink is None else end - WINDOW
+        given = q.detach(), kv.detach(), lse, iq, keys, weights, begin, last, self.scale
         return smelt.indexer_dense_loss(*given, granularity=self.pool, backend=backend)
 
-    def sparse(self, q, kv, iq, ik, weights, begin, end, published, options):
-        """Attention to what the indexer chooses, and the indexer's loss there, in one call; and what the layer publishes."""
-        options = {"sink": self.sink, **options}
+    def sparse(self, q, kv, iq, ik, weights, begin, end, options):
+        """Attention to what the indexer chooses, and the indexer's loss there, in one call."""
         if self.model == "glm-5.3-flash":
-            keys, topk, begin, limit, end = pooled(ik), TOPK // POOL, begin // POOL, end, end // POOL
-            options |= {"expand": POOL, "limit": limit, "tail": True}
-        elif self.model == "deepseek-v4.1":
-            keys, topk = ik, TOPK + WINDOW
-            within = {"candidates": published, "candidate_block": POOL}
-            between = {"pinned": WINDOW, "publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}
-            options |= between if published is None else within
+            choice = pooled(ik), weights, begin // POOL, end // POOL, TOPK // POOL
+            options = {"expand": POOL, "limit": end, "tail": True, **options}
         else:
-            keys, topk = ik, TOPK
-        out, loss, _, *publishes = smelt.indexed_attention(q, kv, iq, keys, weights, begin, end, topk, self.scale, **options)
-        return out, loss, publishes[0] if publishes else None
+            choice = ik, weights, begin, end, TOPK
+        out, loss, _ = smelt.indexed_attention(q, kv, iq, *choice, self.scale, **options)
+        return out, loss
 
-    def chain(self, q, kv, iq, ik, weights, begin, end, options):
-        """The same call by call, for lists that have the last tokens beside the chosen ones."""
-        backend = options["backend"]
+    def chain(self, q, kv, iq, ik, weights, begin, end, published, options):
+        """The same call by call, for lists that have the last tokens in addition to the chosen ones, of which alone the
+        indexer learns; and what the layer publishes."""
+        backend, named = options["backend"], {}
+        if self.model == "deepseek-v4.1" and published is None:
+            named = {"publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}
+        elif self.model == "deepseek-v4.1":
+            named = {"candidates": published, "candidate_block": POOL}
         with torch.no_grad():
-            chosen, _, _ = smelt.indexer_topk(iq, ik, weights, begin, end - WINDOW, TOPK, backend=backend)
+            choice = iq, ik, weights, begin, end - WINDOW, TOPK
+            chosen, _, _, *publishes = smelt.indexer_topk(*choice, **named, backend=backend)
             last = end[:, None] - torch.arange(1, WINDOW + 1, device=end.device, dtype=torch.int32)
             rows = torch.cat([chosen, last.masked_fill(last < begin[:, None], -1)], 1)
-        logits = smelt.indexer_scores(iq, ik, weights, rows, backend=backend)
+        logits = smelt.indexer_scores(iq, ik, weights, chosen, backend=backend)
         out, lse = smelt.sparse_attention(q, kv, rows, self.scale, sink=self.sink, return_lse=True, **options)
         target = smelt.sparse_scores(q, kv, rows, lse, self.scale, dv=VALUE, backend=backend)
-        return out, smelt.indexer_loss(logits, target, rows, rows=len(ik), backend=backend), None
+        loss = smelt.indexer_loss(logits, target[:, :TOPK], chosen, rows=len(ik), backend=backend)
+        return out, loss, publishes[0] if publishes else None
 
-    def forward(self, x, begin, end, shard, backend, phase, published):
+    def forward(self, x, begin, end, shard, backend, stage, published):
         q = self.q(x).view(-1, HEADS, self.dqk)
         kv = shard.gather(self.kv(x))
         options = {"dv": VALUE, "dkv_dtype": torch.float32, "backend": backend}
         loss, publishes = 0.0, None
-        if phase == SPARSE and self.model == "v4":
-            out, loss, _ = self.chain(q, kv, *self.indexer(x, shard), begin, end, options)
-        elif phase == SPARSE:
-            out, loss, publishes = self.sparse(q, kv, *self.indexer(x, shard), begin, end, published, options)
+        if stage == SPARSE and self.sink is None:
+            out, loss = self.sparse(q, kv, *self.indexer(x, shard), begin, end, options)
+        elif stage == SPARSE:
+            out, loss, publishes = self.chain(q, kv, *self.indexer(x, shard), begin, end, published, options)
         else:
             out, lse = self.dense(q, kv, begin, end, options)
-            if phase == WARM_UP:
+            if stage == WARM_UP:
                 loss = self.warm_up(q, kv, lse, *self.indexer(x, shard), begin, end, backend)
         return self.out(smelt.project_values(out, self.values).flatten(1)), loss, publishes
 
@@ -213,36 +214,42 @@ class Latent(Indexed):
 class Grouped(Indexed):
     """Keys and values apart, KV_HEADS of them."""
 
-    heads, weighted = KV_HEADS, False
-
     def __init__(self, model):
-        super().__init__()
-        self.model, self.scale = model, VALUE**-0.5
+        super().__init__(model, KV_HEADS if model == "msa" else INDEX_HEADS, False)
+        self.scale = VALUE**-0.5
         self.q = nn.Linear(WIDTH, KV_HEADS * GROUP * VALUE, bias=False)
         self.kv = nn.Linear(WIDTH, 2 * KV_HEADS * VALUE, bias=False)
         self.out = nn.Linear(KV_HEADS * GROUP * VALUE, WIDTH, bias=False)
 
     def smelt_specs(self):
         """For smelt.warm(model)."""
-        heads = KV_HEADS * GROUP
-        attention = f"heads={heads},kv_heads={KV_HEADS},dqk={VALUE},dv={VALUE},topk=128"
-        lists = f"granularity={BLOCK},lists=kv" if self.model == "msa" else f"granularity={POOL}"
-        indexer = f"heads={self.heads},dim={self.dim},dtype=bf16,weights=0"
-        of_msa = f"topk={BLOCKS},activation=none,groups={KV_HEADS},block_max={BLOCK},pinned=1"
+        attention = f"heads={KV_HEADS * GROUP},kv_heads={KV_HEADS},dqk={VALUE}"
+        if self.model == "msa":
+            lists, choice = f"granularity={BLOCK},lists=kv", f"groups={KV_HEADS},block_max={BLOCK},topk={BLOCKS},pinned=1"
+            scored, slots, warm_up = 1, f"granularity={BLOCK},block_max={BLOCK}", f"groups={KV_HEADS},block_max={BLOCK}"
+            activation = "activation=none"
+        else:
+            lists, choice = f"granularity={POOL}", f"topk={TOPK // POOL}"
+            scored, slots, warm_up, activation = self.heads, "granularity=1", f"granularity={POOL}", "activation=relu"
         return [
-            f"sparse_gqa:{attention},{lists},passes=both",
-            f"sparse_gqa_scores:{attention},{lists}",
-            f"indexer_topk:{indexer},{of_msa if self.model == 'msa' else f'topk={TOPK // POOL}'}",
+            "indexer_windows",
+            f"sparse_gqa:{attention},dv={VALUE},topk=128,{lists},passes=both",
+            f"sparse_gqa_scores:{attention},topk=128,{lists}",
+            f"indexer_topk:heads={self.heads},dim={INDEX_DIM},dtype=bf16,weights=0,{activation},{choice}",
+            f"indexer_scores:heads={scored},dim={INDEX_DIM},topk=128,{activation},{slots}",
+            f"indexer_bwd:heads={scored},dim={INDEX_DIM},topk=128,{activation}",
             "indexer_loss:topk=128",
+            f"indexer_dense_loss:{attention},index_heads={self.heads},index_dim={INDEX_DIM},{activation},{warm_up}",
         ]
 
     def dense(self, q, k, v, begin, end, options):
         """Attention to every key of a query's window."""
-        granularity = BLOCK if self.model == "msa" else POOL  # of which every document begins at a multiple
-        longest = max(documents_of(self.model)) // granularity
+        granularity, lists = (BLOCK, KV_HEADS) if self.model == "msa" else (POOL, 1)  # documents begin at multiples of it
+        longest = -(-max(documents_of(self.model)) // granularity)
         every = begin[:, None] // granularity + torch.arange(longest, device=end.device, dtype=torch.int32)
         named = {"granularity": granularity, "limit": end, **options}
-        return smelt.sparse_gqa(q, k, v, every.unsqueeze(1), self.scale, return_lse=True, **named)
+        every = every.unsqueeze(1).expand(-1, lists, -1)
+        return smelt.sparse_gqa(q, k, v, every, self.scale, return_lse=True, **named)
 
     def warm_up(self, q, k, lse, iq, ik, weights, begin, end, backend):
         """The indexer's loss against dense attention."""
@@ -280,12 +287,12 @@ class Grouped(Indexed):
         logits = smelt.indexer_scores(iq, keys, weights, entries, backend=backend)
         return out, smelt.indexer_loss(logits, target[:, 0], entries, rows=len(keys), backend=backend)
 
-    def forward(self, x, begin, end, shard, backend, phase, _):
+    def forward(self, x, begin, end, shard, backend, stage, _):
         q = self.q(x).view(-1, KV_HEADS * GROUP, VALUE)
         k, v = shard.gather(self.kv(x)).view(-1, 2, KV_HEADS, VALUE).unbind(1)
         options = {"dk_dtype": torch.float32, "dv_dtype": torch.float32, "backend": backend}
         loss = 0.0
-        if phase == SPARSE:
+        if stage == SPARSE:
             iq, ik, weights = self.indexer(x, shard)
             if self.model == "msa":
                 out, loss = self.blocks(q, k, v, iq, ik, begin, end, options)
@@ -293,7 +300,7 @@ class Grouped(Indexed):
                 out, loss = self.pools(q, k, v, iq, ik, weights, begin, end, options)
         else:
             out, lse = self.dense(q, k, v, begin, end, options)
-            if phase == WARM_UP:
+            if stage == WARM_UP:
                 loss = self.warm_up(q, k, lse, *self.indexer(x, shard), begin, end, backend)
         return self.out(out.flatten(1)), loss, None
 
@@ -316,18 +323,18 @@ class Model(nn.Module):
         )
         self.last = nn.Linear(WIDTH, WORDS)
 
-    def forward(self, tokens, positions, begin, end, shard, backend, phase):
+    def forward(self, tokens, positions, begin, end, shard, backend, stage):
         x, indexer, published = self.words(tokens) + self.positions(positions), 0.0, None
         for before, attention, between, feed in self.layers:
-            attended, loss, published = attention(before(x), begin, end, shard, backend, phase, published)
+            attended, loss, published = attention(before(x), begin, end, shard, backend, stage, published)
             x, indexer = x + attended, indexer + loss
             x = x + feed(between(x))
         return self.last(x), indexer
 
-    def train_phase(self, phase):
-        """Which parameters a phase trains."""
+    def train_stage(self, stage):
+        """Which parameters a stage trains."""
         for name, parameter in self.named_parameters():
-            parameter.requires_grad_((phase != WARM_UP) if ".index_" not in name else (phase != DENSE))
+            parameter.requires_grad_((stage != WARM_UP) if ".index_" not in name else (stage != DENSE))
 
 
 def batch(step, documents, device):
@@ -346,7 +353,7 @@ def batch(step, documents, device):
     )
 
 
-def phase_of(step, dense, warm_up):
+def stage_of(step, dense, warm_up):
     return DENSE if step < dense else WARM_UP if step < dense + warm_up else SPARSE
 
 
@@ -364,11 +371,11 @@ def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3,
     counted = sum(length - PERIOD for length in documents)
     losses = []
     for step in range(steps):
-        phase = phase_of(step, dense, warm_up)
-        model.train_phase(phase)
+        stage = stage_of(step, dense, warm_up)
+        model.train_stage(stage)
         tokens, follow, positions = (part[shard.rows] for part in batch(step, documents, device))
         with torch.autocast(torch.device(device).type, torch.bfloat16):
-            logits, indexer = model(tokens, positions, begin, end, shard, backend, phase)
+            logits, indexer = model(tokens, positions, begin, end, shard, backend, stage)
         words = F.cross_entropy(logits.float(), follow, reduction="sum")
         optimizer.zero_grad()  # parameters without a gradient stay as they are
         (words / counted + indexer / total).backward()
@@ -383,10 +390,21 @@ def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3,
     return losses, model
 
 
+def report(losses, dense, warm_up):
+    """Prints the losses' means over each fifth of a stage: the words differ from step to step."""
+    for stage, begin, end in (DENSE, 0, dense), (WARM_UP, dense, dense + warm_up), (SPARSE, dense + warm_up, len(losses)):
+        fifth = max(1, (end - begin) // 5)
+        for first in range(begin, end, fifth):
+            part = losses[first : min(first + fifth, end)]
+            words, indexer = (sum(each) / len(part) for each in zip(*part))
+            of_indexer = "" if stage == DENSE else f"   indexer {indexer:.4f}"
+            print(f"steps {first:4} to {first + len(part) - 1:4}   {stage:7}   words {words:.4f}{of_indexer}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", choices=MODELS, default="dsa")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--dense", type=int, help="the first steps, with dense attention (two fifths of them)")
     parser.add_argument("--warm-up", type=int, help="the next steps, of the indexer alone (a fifth of them)")
     parser.add_argument("--backend", choices=("smelt", "torch"), default="smelt")
@@ -402,11 +420,7 @@ def main():
     warm_up = options.steps // 5 if options.warm_up is None else options.warm_up
     losses, _ = train(options.model, options.steps, options.backend, device, dense=dense, warm_up=warm_up)
     if not dist.is_initialized() or dist.get_rank() == 0:
-        ends = {dense - 1, dense, dense + warm_up - 1, dense + warm_up, len(losses) - 1} & {*range(len(losses))}
-        for step in sorted({*range(0, len(losses), max(1, len(losses) // 10)), *ends}):
-            phase = phase_of(step, dense, warm_up)
-            indexer = "" if phase == DENSE else f"   indexer {losses[step][1]:.4f}"
-            print(f"step {step:4}   {phase:7}   words {losses[step][0]:.4f}{indexer}")
+        report(losses, dense, warm_up)
     if dist.is_initialized():
         dist.destroy_process_group()
 

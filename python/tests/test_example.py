@@ -6,9 +6,11 @@ import pathlib
 import socket
 
 import pytest
+import smelt_kernels as smelt
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as multiprocessing
+from smelt_kernels import _native, _runtime
 
 PATH = pathlib.Path(__file__).parents[2] / "examples" / "train.py"
 pytestmark = pytest.mark.skipif(not PATH.exists(), reason="the examples are not here")
@@ -40,22 +42,24 @@ def test_losses_are_the_references(device, model):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_runs(model):
+    """The warm-up's loss falls; the documents are the same in all steps."""
     train = load()
     assert model in train.MODELS and len(train.MODELS) == len(MODELS)
-    losses, trained = train.train(model, 90, "torch", "cpu", dense=40, warm_up=45)
-    assert all(0 < words < 6 for words, _ in losses) and not any(loss for _, loss in losses[:40])
-    learnt = [loss for _, loss in losses[40:85]]
-    assert sum(learnt[-8:]) < 0.8 * sum(learnt[:8]), learnt
-    assert all(0 < loss < 6 for _, loss in losses[85:])
+    make = train.batch
+    train.batch = lambda step, *rest: make(0, *rest)
+    losses, _ = train.train(model, 9, "torch", "cpu", dense=1, warm_up=7)
+    assert all(0 < words < 6 for words, _ in losses)
+    (_, none), (_, first), *_, (_, last), (_, sparse) = losses
+    assert none == 0 < last < 0.7 * first and 0 < sparse < 6, losses
 
 
-def test_phases_train_what_they_say():
+def test_stages_train_what_they_say():
     train = load()
-    for phase, steps in (("dense", {"dense": 1}), ("warm-up", {"warm_up": 1})):
+    for stage, steps in (("dense", {"dense": 1}), ("warm-up", {"warm_up": 1})):
         _, model = train.train("msa", 1, "torch", "cpu", **steps)
         _, same = train.train("msa", 0, "torch", "cpu")
         for (name, one), (_, two) in zip(model.named_parameters(), same.named_parameters()):
-            assert torch.equal(one, two) == ((".index_" in name) == (phase == "dense")), name
+            assert torch.equal(one, two) == ((".index_" in name) == (stage == "dense")), name
 
 
 @pytest.mark.parametrize(("model", "steps"), [("v4", 110), ("msa", 60)])
@@ -66,17 +70,69 @@ def test_it_learns(model, steps):
 
 
 def test_its_kernels_can_be_warmed():
-    import smelt_kernels as smelt
-
     kernels = smelt.warm(load().Model("v4"))
     assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
+
+
+def asked(monkeypatch, train, model, **steps):
+    """The kernels for which a step's calls ask, by operator."""
+    found = {}
+
+    def find(key, _, spec, *options):
+        text = spec(*key[1:], *options)
+        found.setdefault(text.split(":")[0], set()).update(_native.expand(text))
+
+    monkeypatch.setattr(_runtime, "find", find)
+    train.train(model, 1, "torch", "cpu", **steps)
+    return found
+
+
+def expanded(specs):
+    return {kernel for spec in specs for kernel in _native.expand(spec)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_names_its_kernels(monkeypatch, model):
+    train = load()
+    named = expanded(spec for _, attention, *_ in train.Model(model).layers for spec in attention.smelt_specs())
+    for steps in {"dense": 1}, {"warm_up": 1}, {}:
+        for operator, kernels in asked(monkeypatch, train, model, **steps).items():
+            assert kernels <= named, (operator, steps)
+
+
+LATENT = {"WIDTH": 128, "VALUE": 512, "INDEX_DIM": 128}
+V4 = {**LATENT, "INDEX_HEADS": 64, "WINDOW": 128}
+SIZES = {  # the example's model and its constants, of each preset
+    "glm-5.2": ("dsa", {**LATENT, "HEADS": 64, "INDEX_HEADS": 32, "TOPK": 2048}),
+    "glm-5.3-flash": ("glm-5.3-flash", {**LATENT, "HEADS": 64, "INDEX_HEADS": 32, "TOPK": 2048, "POOL": 4}),
+    "deepseek-v3.2": ("dsa", {**LATENT, "HEADS": 128, "INDEX_HEADS": 64, "TOPK": 2048}),
+    "deepseek-v4-flash": ("v4", {**V4, "HEADS": 64, "TOPK": 512}),
+    "deepseek-v4-pro": ("v4", {**V4, "HEADS": 128, "TOPK": 1024}),
+    "deepseek-v4.1": ("deepseek-v4.1", {**V4, "HEADS": 64, "TOPK": 512, "PUBLISHED": 2048, "POOL": 8}),
+    "qwen3.8-flash-next": (
+        "qsa",
+        {"KV_HEADS": 2, "GROUP": 12, "VALUE": 256, "INDEX_HEADS": 4, "INDEX_DIM": 128, "TOPK": 2048, "POOL": 4},
+    ),
+    "minimax-m3": ("msa", {"KV_HEADS": 4, "GROUP": 16, "VALUE": 128, "INDEX_DIM": 128, "BLOCK": 128, "BLOCKS": 16}),
+}
+
+
+@pytest.mark.parametrize("preset", smelt.presets())
+def test_a_preset_has_the_kernels_of_its_training(monkeypatch, preset):
+    """Of the warm-up, whose dense attention is other libraries', and of sparse training. One short document, since the
+    eager reference computes."""
+    train, (model, sizes) = load(), SIZES[preset]
+    vars(train).update(sizes, documents_of=lambda model: (4,))
+    of_preset = expanded(_native.preset(preset, 1, 0))
+    for steps in {"warm_up": 1}, {}:
+        for operator, kernels in asked(monkeypatch, train, model, **steps).items():
+            if not steps or operator.startswith("indexer_"):
+                assert kernels <= of_preset, (operator, kernels - of_preset)
 
 
 def rank(number, port, results):
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.set_num_threads(1)
-    from smelt_kernels import _native, _runtime
-
     if _runtime.EMULATED:
         _native.emulate(8, 9)
     device = "cpu" if _runtime.EMULATED else f"cuda:{number}"
