@@ -31,11 +31,15 @@ static int is_known(const char *name) {
 /* Divides the keys that are split among ranks. */
 static int divide(struct smelt__spec *spec, const char *preset, int tp,
                   struct smelt__message *message) {
+    const int groups = smelt__spec_key(spec->schema, "groups");
+    const int grouped = groups >= 0 && spec->values[groups] > 1;
     for (int i = 0; i < spec->schema->key_count; i++) {
         const struct smelt__key *key = &spec->schema->keys[i];
-        if (!key->divided)
+        if (key->divided == SMELT__NOT_DIVIDED ||
+            (key->divided == SMELT__DIVIDED_WITH_GROUPS && !grouped))
             continue;
-        if (key->divided == 2 && tp > spec->values[i] && tp % spec->values[i] == 0) {
+        if (key->divided != SMELT__DIVIDED_EVENLY && tp > spec->values[i] &&
+            tp % spec->values[i] == 0) {
             spec->values[i] = 1;
             continue;
         }

@@ -7,8 +7,8 @@
  *
  * turns.h defines which architectures a kernel is compiled for; cells.h and each operator's file
  * define the kernels. A part is every N-th cell, from number I on, for machines that share the
- * work. A sample has every preset with 64 and 128 heads on sm_90a, and an equal number of random
- * cells of each family. The disk cache is not used. Exit status: 0, 1 when a cell failed, 2 for a
+ * work. A sample has every preset's kernels with 64 heads on sm_90a, and then an equal number of
+ * random cells of each family. The disk cache is not used. Exit status: 0, 1 when a cell failed, 2 for a
  * usage error, 77 (meson: skipped) without NVRTC.
  */
 #include <stdint.h>
@@ -88,11 +88,10 @@ static int find_supported(unsigned *supported) {
     return 0;
 }
 
-/* Every sample includes the presets' kernels with many heads on the most common architecture. */
+/* Every sample includes the presets' kernels with 64 heads on the most common architecture. */
 static int always_sampled(const struct kernel_list *kernels, size_t kernel, const char *arch) {
-    const int many = strstr(kernels->specs[kernel], "heads=64,") != NULL ||
-                     strstr(kernels->specs[kernel], "heads=128,") != NULL;
-    return kernels->preset[kernel] && many && strcmp(arch, "sm_90a") == 0;
+    return kernels->preset[kernel] && strstr(kernels->specs[kernel], "heads=64,") != NULL &&
+           strcmp(arch, "sm_90a") == 0;
 }
 
 static int compare_order(const void *left, const void *right) {

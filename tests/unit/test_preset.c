@@ -13,7 +13,7 @@ TEST(table) {
         {"glm-5.2", 1, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048"},
         {"glm-5.2", 8, "sparse_attn:heads=8,dqk=576,dv=512,topk=2048"},
         {"glm-5.2", 64, "sparse_attn:heads=1,dqk=576,dv=512,topk=2048"},
-        {"glm-5.3-flash", 2, "sparse_attn:heads=32,dqk=512,dv=512,topk=2048"},
+        {"glm-5.3-flash", 2, "sparse_attn:heads=32,dqk=512,dv=512,topk=2176"},
         {"deepseek-v3.2", 1, "sparse_attn:heads=128,dqk=576,dv=512,topk=2048"},
         {"deepseek-v4-flash", 4, "sparse_attn:heads=16,dqk=512,dv=512,topk=640,sink=1"},
         {"deepseek-v4-pro", 1, "sparse_attn:heads=128,dqk=512,dv=512,topk=1152,sink=1"},
@@ -71,6 +71,37 @@ TEST(training) {
             found += strcmp(text, "indexer_loss:topk=1024") == 0;
         }
         assert_int_equal(found, cases[i].found);
+    }
+}
+
+/* A rank's groups have its own heads; without groups every rank has the whole indexer. */
+TEST(groups) {
+    static const struct {
+        const char *name;
+        int tp;
+        const char *spec;
+    } cases[] = {
+        {"minimax-m3", 2,
+         "indexer_dense_loss:heads=32,dqk=128,kv_heads=2,index_heads=2,index_dim=128,"
+         "activation=none,groups=2,block_max=128"},
+        {"minimax-m3", 8,
+         "indexer_dense_loss:heads=8,dqk=128,index_heads=1,index_dim=128,activation=none,"
+         "block_max=128"},
+        {"glm-5.2", 8, "indexer_dense_loss:heads=8,dqk=576,index_heads=32,index_dim=128"},
+        {"qwen3.8-flash-next", 4,
+         "indexer_dense_loss:heads=6,dqk=256,index_heads=4,index_dim=128,granularity=4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct smelt__spec specs[SMELT__MAX_PRESET_SPECS];
+        struct smelt__message message = {0};
+        const int count = smelt__preset_expand(cases[i].name, cases[i].tp, 0, specs, &message);
+        int found = 0;
+        for (int k = 0; k < count; k++) {
+            char text[SMELT__SPEC_TEXT];
+            smelt__spec_print(&specs[k], text);
+            found += strcmp(text, cases[i].spec) == 0;
+        }
+        assert_int_equal(found, 1);
     }
 }
 

@@ -62,7 +62,18 @@ static const struct smelt__kernel_family dense_lse_fwd = {
 
 static const struct smelt__key keys[] = {SMELT__DENSE_SHAPE};
 
-static const struct smelt__preset_row presets[] = {{NULL, NULL}};
+/* For indexer_dense_loss, where dense attention is another library's that does not return it. */
+static const struct smelt__preset_row presets[] = {
+    {"glm-5.2", "heads=64,dqk=576"},
+    {"glm-5.3-flash", "heads=64,dqk=512"},
+    {"deepseek-v3.2", "heads=128,dqk=576"},
+    {"deepseek-v4-flash", "heads=64,dqk=512"},
+    {"deepseek-v4-pro", "heads=128,dqk=512"},
+    {"deepseek-v4.1", "heads=64,dqk=512"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256"},
+    {"minimax-m3", "heads=64,kv_heads=4,dqk=128"},
+    {NULL, NULL},
+};
 
 const struct smelt__operator_family smelt__dense_lse = {
     .schema = {.name = "dense_lse",

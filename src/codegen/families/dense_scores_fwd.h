@@ -15,7 +15,7 @@ extern const struct smelt__kernel_family smelt__dense_scores_fwd;
         {SMELT__REQUIRED("dqk", "width of a query and of a key"), SMELT__ATTN_WIDTHS}, {           \
         SMELT__OPTIONAL("kv_heads", "key heads, each read by heads / kv_heads query heads"),       \
             SMELT__SOME_OF("divisors of heads", 1, SMELT__SPARSE_ATTN_MAX_HEADS),                  \
-            .default_value = 1                                                                     \
+            .default_value = 1, .divided = SMELT__DIVIDED_OR_SHARED                                \
     }
 /* Rows of the kernels' knobs. */
 #define SMELT__DENSE_KNOBS                                                                         \

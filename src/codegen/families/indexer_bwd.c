@@ -31,6 +31,13 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                     smelt__spec_get(spec, "dim"));
 }
 
+/* minimax-m3: a group's head, for the keys with its blocks' largest logits. */
+static const struct smelt__preset_row presets[] = {
+    SMELT__INDEXER_SLOT_PRESETS,
+    {"minimax-m3", "heads=1,dim=128,topk=128,activation=none"},
+    {NULL, NULL},
+};
+
 const struct smelt__operator_family smelt__indexer_bwd = {
     .schema = {.name = "indexer_bwd",
                .is_operator = 1,
@@ -42,5 +49,5 @@ const struct smelt__operator_family smelt__indexer_bwd = {
     SMELT__FAMILIES(&smelt__indexer_bwd_lists, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
                     &smelt__key_grads_finish),
     .expand = expand,
-    .presets = smelt__indexer_slot_presets,
+    .presets = presets,
 };

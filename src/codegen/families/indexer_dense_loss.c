@@ -105,12 +105,14 @@ static const struct smelt__member members[] = {
 
 static const struct smelt__key keys[] = {
     SMELT__DENSE_SHAPE,
-    {SMELT__REQUIRED("index_heads", "indexer heads"), SMELT__RANGE(1, 128)},
+    {SMELT__REQUIRED("index_heads", "indexer heads"), SMELT__RANGE(1, 128),
+     .divided = SMELT__DIVIDED_WITH_GROUPS},
     {SMELT__REQUIRED("index_dim", "width of an indexer head and key"), SMELT__ONE_OF(32, 64, 128)},
     SMELT__INDEXER_ACTIVATION,
     SMELT__INDEXER_WEIGHTS_DTYPE,
     {SMELT__OPTIONAL("groups", "groups of heads, each with a target and a loss of its own"),
-     SMELT__SOME_OF("1..128 that divide heads and index_heads", 1, 128), .default_value = 1},
+     SMELT__SOME_OF("1..128 that divide heads and index_heads", 1, 128), .default_value = 1,
+     .divided = SMELT__DIVIDED_OR_SHARED},
     SMELT__DENSE_SLOTS,
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
@@ -212,6 +214,13 @@ static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "heads=64,dqk=576,index_heads=32,index_dim=128"},
     {"glm-5.3-flash", "heads=64,dqk=512,index_heads=32,index_dim=128,granularity=4"},
     {"deepseek-v3.2", "heads=128,dqk=576,index_heads=64,index_dim=128"},
+    {"deepseek-v4-flash", "heads=64,dqk=512,index_heads=64,index_dim=128"},
+    {"deepseek-v4-pro", "heads=128,dqk=512,index_heads=64,index_dim=128"},
+    {"deepseek-v4.1", "heads=64,dqk=512,index_heads=64,index_dim=128"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,index_heads=4,index_dim=128,granularity=4"},
+    {"minimax-m3",
+     "heads=64,kv_heads=4,dqk=128,index_heads=4,index_dim=128,activation=none,groups=4,"
+     "block_max=128"},
     {NULL, NULL},
 };
 

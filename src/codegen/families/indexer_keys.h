@@ -87,5 +87,13 @@ int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__m
 int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt__arch *arch,
                               struct smelt__message *message);
 
-/* Of those, docs/operators.md's table of models. */
-extern const struct smelt__preset_row smelt__indexer_slot_presets[];
+/* Rows of presets of the operators that take a list's slots: docs/operators.md's models that choose
+ * keys or pools. */
+#define SMELT__INDEXER_SLOT_PRESETS                                                                \
+    {"glm-5.2", "heads=32,dim=128,topk=2048"}, {"glm-5.3-flash", "heads=32,dim=128,topk=512"},     \
+        {"deepseek-v3.2", "heads=64,dim=128,topk=2048"},                                           \
+        {"deepseek-v4-flash", "heads=64,dim=128,topk=512"},                                        \
+        {"deepseek-v4-pro", "heads=64,dim=128,topk=1024"},                                         \
+        {"deepseek-v4.1", "heads=64,dim=128,topk=512"}, {                                          \
+        "qwen3.8-flash-next", "heads=4,dim=128,topk=512"                                           \
+    }

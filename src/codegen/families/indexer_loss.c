@@ -14,11 +14,18 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add_other(expansion, &smelt__indexer_loss_sum, pass);
 }
 
-/* The keys that each model's indexer chooses. */
+/* The keys, pools or blocks that each model's indexer chooses: a multiple of 128, to which the Python
+ * package rounds up. */
 static const struct smelt__preset_row presets[] = {
-    {"glm-5.2", "topk=2048"},         {"glm-5.3-flash", "topk=2048"},
-    {"deepseek-v3.2", "topk=2048"},   {"deepseek-v4-flash", "topk=512"},
-    {"deepseek-v4-pro", "topk=1024"}, {NULL, NULL},
+    {"glm-5.2", "topk=2048"},
+    {"glm-5.3-flash", "topk=512"},
+    {"deepseek-v3.2", "topk=2048"},
+    {"deepseek-v4-flash", "topk=512"},
+    {"deepseek-v4-pro", "topk=1024"},
+    {"deepseek-v4.1", "topk=512"},
+    {"qwen3.8-flash-next", "topk=512"},
+    {"minimax-m3", "topk=128"},
+    {NULL, NULL},
 };
 
 const struct smelt__operator_family smelt__indexer_loss = {

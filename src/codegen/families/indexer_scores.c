@@ -12,6 +12,14 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
     return smelt__indexer_blocks_check(spec, "granularity", message);
 }
 
+/* minimax-m3: a group's head, for its blocks. topk: a multiple of 128, to which the Python package
+ * rounds up. */
+static const struct smelt__preset_row presets[] = {
+    SMELT__INDEXER_SLOT_PRESETS,
+    {"minimax-m3", "heads=1,dim=128,topk=128,activation=none,granularity=128,block_max=128"},
+    {NULL, NULL},
+};
+
 const struct smelt__operator_family smelt__indexer_scores = {
     .schema = {.name = "indexer_scores",
                .is_operator = 1,
@@ -22,6 +30,6 @@ const struct smelt__operator_family smelt__indexer_scores = {
                SMELT__MEMBER("fwd", &smelt__indexer_scores_fwd.schema)},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__indexer_scores_fwd),
-    .presets = smelt__indexer_slot_presets,
+    .presets = presets,
     .training = 1,
 };

@@ -108,13 +108,13 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
  * later layers select index_topk=512 in them (sgl-project/sglang#38944, #39671); heads, and the
  * pinned newest block, as in the project's design, since no configuration was found.
  * qwen3.8-flash-next: 4 heads of 128 without weights, indexer_budget=2048 tokens in blocks of
- * indexer_compress_ratio=4, a tail (NVIDIA/cudnn-frontend#830).
+ * indexer_compress_ratio=4, a tail (NVIDIA/cudnn-frontend#830). Lists of pools: sparse_gqa takes them
+ * with granularity=4, and the incomplete pool as an entry more.
  * minimax-m3: no ReLU, a constant scale, for each of 4 groups the largest score of a block
  * (tenstorrent/tt-metal#48205), 16 blocks of 128 (sgl-project/sglang-jax#1375), the local one always
  * (ggml-org/llama.cpp#24908); the number of groups as in the project's design. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "heads=32,dim=128,dtype=bf16,topk=2048"},
-    {"glm-5.3-flash", "heads=32,dim=128,dtype=bf16,topk=2048"},
     {"glm-5.3-flash", "heads=32,dim=128,dtype=bf16,topk=512,expand=4,tail=1"},
     {"deepseek-v3.2", "heads=64,dim=128,dtype=bf16,topk=2048"},
     {"deepseek-v4-flash", "heads=64,dim=128,dtype=bf16,topk=512"},
@@ -122,7 +122,7 @@ static const struct smelt__preset_row presets[] = {
     {"deepseek-v4.1",
      "heads=64,dim=128,dtype=bf16,topk=512,publish=2048,publish_block=8,publish_pinned=1"},
     {"deepseek-v4.1", "heads=64,dim=128,dtype=bf16,topk=512,candidate_block=8"},
-    {"qwen3.8-flash-next", "heads=4,dim=128,dtype=bf16,weights=0,topk=512,expand=4,tail=1"},
+    {"qwen3.8-flash-next", "heads=4,dim=128,dtype=bf16,weights=0,topk=512"},
     {"minimax-m3", "heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128,"
                    "topk=16,pinned=1"},
     {NULL, NULL},

@@ -43,8 +43,15 @@ static const struct smelt__kernel_family indexer_windows_build = {
 
 /* Every model that chooses its keys. */
 static const struct smelt__preset_row presets[] = {
-    {"glm-5.2", ""},           {"glm-5.3-flash", ""},   {"deepseek-v3.2", ""},
-    {"deepseek-v4-flash", ""}, {"deepseek-v4-pro", ""}, {NULL, NULL},
+    {"glm-5.2", ""},
+    {"glm-5.3-flash", ""},
+    {"deepseek-v3.2", ""},
+    {"deepseek-v4-flash", ""},
+    {"deepseek-v4-pro", ""},
+    {"deepseek-v4.1", ""},
+    {"qwen3.8-flash-next", ""},
+    {"minimax-m3", ""},
+    {NULL, NULL},
 };
 
 const struct smelt__operator_family smelt__indexer_windows = {

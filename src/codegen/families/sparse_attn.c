@@ -122,18 +122,22 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 }
 
 /* docs/operators.md's table of models. With buckets: for batches of many lengths; that operator has
- * the plain one's kernel, too. */
+ * the plain one's kernel, too. glm-5.3-flash: the rows of 512 pools of 4 and 3 of the tail, rounded up
+ * to a multiple of 128 as in the Python package. deepseek-v4.1: attention as deepseek-v4-flash's, since
+ * no configuration was found. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048"},
     {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048,buckets=auto"},
-    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048"},
-    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048,buckets=auto"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2176"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2176,buckets=auto"},
     {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048"},
     {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048,buckets=auto"},
     {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
     {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1,buckets=auto"},
     {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1"},
     {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1,buckets=auto"},
+    {"deepseek-v4.1", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
+    {"deepseek-v4.1", "heads=64,dqk=512,dv=512,topk=640,sink=1,buckets=auto"},
     {NULL, NULL},
 };
 

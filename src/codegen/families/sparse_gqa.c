@@ -108,10 +108,14 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
         expand_backward(spec, expansion);
 }
 
-/* The attention of models whose indexers are indexer_topk's presets. */
+/* The attention of models whose indexers are indexer_topk's presets. qwen3.8-flash-next: 512 pools and
+ * the incomplete one. With unite=1, for lists that have much in common: as the Transformers
+ * integration and the drop-in for flash-msa call it. */
 static const struct smelt__preset_row presets[] = {
     {"minimax-m3", "heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv"},
-    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4"},
+    {"minimax-m3", "heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,unite=1"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,dv=256,topk=513,granularity=4"},
+    {"qwen3.8-flash-next", "heads=24,kv_heads=2,dqk=256,dv=256,topk=513,granularity=4,unite=1"},
     {NULL, NULL},
 };
 

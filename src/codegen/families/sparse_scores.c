@@ -8,10 +8,11 @@ static const struct smelt__key keys[] = {SMELT__SPARSE_ATTN_COMPUTED};
 /* docs/operators.md's table of models: what trains their indexers. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "heads=64,dqk=576,dv=512,topk=2048"},
-    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2048"},
+    {"glm-5.3-flash", "heads=64,dqk=512,dv=512,topk=2176"},
     {"deepseek-v3.2", "heads=128,dqk=576,dv=512,topk=2048"},
     {"deepseek-v4-flash", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
     {"deepseek-v4-pro", "heads=128,dqk=512,dv=512,topk=1152,sink=1"},
+    {"deepseek-v4.1", "heads=64,dqk=512,dv=512,topk=640,sink=1"},
     {NULL, NULL},
 };
 

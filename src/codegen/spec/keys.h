@@ -11,9 +11,9 @@
 #define SMELT__REQUIRED(key, what)                                                                 \
     SMELT__KEY(key, what), .default_value = SMELT__AUTO, .required = 1
 /* The same, and divided among tensor-parallel ranks. */
-#define SMELT__DIVIDED(key, what) SMELT__REQUIRED(key, what), .divided = 1
+#define SMELT__DIVIDED(key, what) SMELT__REQUIRED(key, what), .divided = SMELT__DIVIDED_EVENLY
 /* The same; if there are more ranks than units, several ranks share one. */
-#define SMELT__SHARED(key, what) SMELT__REQUIRED(key, what), .divided = 2
+#define SMELT__SHARED(key, what) SMELT__REQUIRED(key, what), .divided = SMELT__DIVIDED_OR_SHARED
 /* Its default is 0, or the first name. */
 #define SMELT__OPTIONAL(key, what) SMELT__KEY(key, what)
 /* Ascending numbers. */

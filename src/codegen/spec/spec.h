@@ -26,6 +26,14 @@ enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 /* A knob that was not given: the plan chooses it. Never a legal value. */
 #define SMELT__AUTO INT64_MIN
 
+/* How tensor parallelism divides a preset's key among the ranks. */
+enum smelt__division {
+    SMELT__NOT_DIVIDED,
+    SMELT__DIVIDED_EVENLY,
+    SMELT__DIVIDED_OR_SHARED, /* if there are more ranks than units, several ranks share one */
+    SMELT__DIVIDED_WITH_GROUPS /* the same, if the key `groups` is above 1; else every rank has all */
+};
+
 /* One key of a schema, described by one row, which is written with the macros of keys.h. Legal are
  * its names, whose index is the value, else its numbers, else its range; the schema's check may
  * reject some of that. A list's value is its length, SMELT__AUTO for `auto`, 0 if absent. */
@@ -40,9 +48,7 @@ struct smelt__key {
     int64_t default_value;          /* SMELT__AUTO for a knob */
     int required;                   /* no default: must be given */
     int list;                       /* 1: ascending numbers of the range, "256/512", or auto */
-    /* 1: tensor parallelism divides it among the ranks; 2: the same, but if there are more ranks than
-     * units, several ranks share one */
-    int divided;
+    enum smelt__division divided;
     int knob; /* 1: overrides the plan; kernels only */
     /* Of a knob: */
     const char *variants;  /* that have it, "mma, sm90"; NULL: all */
