@@ -25,12 +25,23 @@ def _keys(k):
     return k.unsqueeze(1) if tensor(k, "k").dim() == 2 else k
 
 
+def _heads_are_divided(named) -> None:
+    heads, kv_heads = named["q"].shape[1], named["k"].shape[1]
+    if kv_heads == 0 or heads % kv_heads:
+        raise ValueError(f"smelt: kv_heads={kv_heads} does not divide heads={heads}")
+
+
 def _lse_spec(_, heads, dqk, __, kv_heads, ___) -> str:
     return f"dense_lse:heads={heads},dqk={dqk},kv_heads={kv_heads}"
 
 
 _lse = LibraryOperation(
-    "dense_lse", spec=_lse_spec, key={"q": 2, "k": 2}, reference=_reference.dense_lse, floats=True
+    "dense_lse",
+    spec=_lse_spec,
+    key={"q": 2, "k": 2},
+    reference=_reference.dense_lse,
+    floats=True,
+    rules=_heads_are_divided,
 )
 
 
@@ -148,11 +159,12 @@ def _gradients(grad_loss, _, dq, dk, dweights):
 
 def _rules(named) -> None:
     """What the spec's check says, of the eager reference's calls."""
+    _heads_are_divided(named)
     groups, kv_heads = named["groups"], named["k"].shape[1]
     for name in ("q", "index_q"):
         if named[name].shape[1] % groups:
             raise ValueError(f"smelt: groups={groups} does not divide the {named[name].shape[1]} heads of {name}")
-    if kv_heads % groups and groups % max(1, kv_heads):
+    if kv_heads % groups and groups % kv_heads:
         raise ValueError(f"smelt: groups={groups} neither divides the {kv_heads} heads of k nor is a multiple of them")
     if named["granularity"] > 1 and named["block_max"] > 1:
         raise ValueError("smelt: granularity and block_max are not legal together; one of them must be 1")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, overload
 import torch
 from torch import Tensor
 
-from . import _native
+from . import _native, _runtime
 from ._checks import Backend, choose, number, tensor, whole
 from ._description import bind
 from ._indexer import _ascend, _entries, _lists, _publication, _scoring, _topk
@@ -75,20 +75,21 @@ def _kernel(_, *arguments):
     _same_rows(named)
     q, kv, topk, expand, offset = (named[name] for name in ("q", "kv", "topk", "expand", "offset"))
     free, scale, dv, backend = (named[name] for name in ("free_multiprocessors", "scale", "dv", "backend"))
-    indices, logits, lengths, published = _run(_topk, *_of_choice(named))
-    lists = q, kv, indices, lengths, named["sink"], None, None
-    width = topk_for(indices.shape[1])
-    attention = free, scale, dv, width, named["buckets"], False, named["workspace_limit"], named["deterministic"]
-    out, lse, _, *partition = _run(_attention, *lists, *attention, named["dkv_dtype"], backend)
-    keys = kv if kv.dtype is q.dtype else kv.to(q.dtype)
-    target = _run(_scores, q, keys, *lists[2:], lse, free, scale, dv, width, backend)[0]
-    slots, entries = (indices, lengths), None
-    if expand > 1:
-        own = indices if offset is None else indices - offset.unsqueeze(1)
-        entries = _entries(own, lengths, named["window_end"], topk, expand)
-        target, slots = target[:, : topk * expand].unflatten(1, (topk, expand)).sum(-1), (entries, None)
-    given = logits, target, *slots, named["weight"]
-    loss, _, grad = _run(_loss, *given, EVERY_ROW, free, named["query_weight"], named["with_grad"], backend)
+    with _runtime.HeldWarnings():
+        indices, logits, lengths, published = _run(_topk, *_of_choice(named))
+        lists = q, kv, indices, lengths, named["sink"], None, None
+        width = topk_for(indices.shape[1])
+        attention = free, scale, dv, width, named["buckets"], False, named["workspace_limit"], named["deterministic"]
+        out, lse, _, *partition = _run(_attention, *lists, *attention, named["dkv_dtype"], backend)
+        keys = kv if kv.dtype is q.dtype else kv.to(q.dtype)
+        target = _run(_scores, q, keys, *lists[2:], lse, free, scale, dv, width, backend)[0]
+        slots, entries = (indices, lengths), None
+        if expand > 1:
+            own = indices if offset is None else indices - offset.unsqueeze(1)
+            entries = _entries(own, lengths, named["window_end"], topk, expand)
+            target, slots = target[:, : topk * expand].unflatten(1, (topk, expand)).sum(-1), (entries, None)
+        given = logits, target, *slots, named["weight"]
+        loss, _, grad = _run(_loss, *given, EVERY_ROW, free, named["query_weight"], named["with_grad"], backend)
     return out, loss, indices, lengths, lse, grad, published, entries, *partition
 
 

@@ -250,8 +250,6 @@ def loss(logits, target, indices, topk_length, weight, rows, query_weight):
 
 def _dense_parts(q, k, window_begin, window_end, scale):
     """By chunks of queries: where they are, attention's scores [t, H, S], and which keys are in their windows."""
-    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError(f"smelt: kv_heads={k.shape[1]} does not divide heads={q.shape[1]}")
     wide = torch.promote_types(q.dtype, torch.float32)
     keys = k.to(wide).repeat_interleave(q.shape[1] // k.shape[1], 1)
     step = max(1, CHUNK_BYTES // max(1, q.shape[1] * k.shape[0] * keys.element_size()))

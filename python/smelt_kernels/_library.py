@@ -193,8 +193,8 @@ class LibraryOperation(Operation):
                 lines += [f"    if {each}_dtype is torch.float32:", f"        {read}"]
         lines += [
             f"    found = runtime.find(key, backend, spec, {options})",
-            "    if found is None:",
-            f"        return by_reference(({names},))",
+            "    if not found:",
+            f"        return by_reference(({names},), found)",
         ]
         for row in self.rows:
             if _is_gradient(row):
@@ -279,8 +279,10 @@ class LibraryOperation(Operation):
                 made[place] = made[place].new_empty((*made[place].shape[:-1], 0))
         return tuple(made)
 
-    def _by_reference(self, arguments) -> tuple:
+    def _by_reference(self, arguments, refused) -> tuple:
         self._check(arguments)
+        if refused is not None:
+            _runtime.warn_of(refused)
         named = dict(zip(self.names, arguments))
         with torch.no_grad():
             made = self.reference(**{name: named[name] for name in self.read})

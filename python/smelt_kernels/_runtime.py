@@ -118,6 +118,9 @@ class Refused:
     def __init__(self, reason: str, error: type[Exception] = RuntimeError):
         self.reason, self.error = reason, error
 
+    def __bool__(self):
+        return False
+
 
 _lock = threading.RLock()
 _contexts: dict = {}
@@ -125,6 +128,7 @@ _operators: dict = {}
 MOST_FOUND = 4096
 _found: dict = {}  # operators by what the calls' shapes and options say
 _warned: set = set()
+_held = threading.local()
 
 
 def _forget():
@@ -247,8 +251,9 @@ def _create(device: int, spec: str):
 
 
 def find(key: tuple, backend: str, spec, *options):
-    """A call's operator; None where the eager reference computes, as `backend` says. Its spec is spec(*key without the
-    device, *options), which may be a Refused."""
+    """A call's operator. Where the eager reference computes, None if `backend` asks for it, else the Refused, of which the
+    caller warns once the arguments are checked. Its spec is spec(*key without the device, *options), which may be a
+    Refused."""
     found = _found.get((key, backend, spec, options))
     return found if found is not None else _search(key, backend, spec, options)
 
@@ -262,18 +267,36 @@ def _search(key: tuple, backend: str, spec, options: tuple):
     text = spec(*key[1:], *options)
     made = text if type(text) is Refused else operator(key[0], text)
     if type(made) is Refused:
-        return refuse(made.reason, backend, made.error)
+        if backend == "smelt":
+            raise made.error(f"smelt: {made.reason}")
+        return made
     if len(_found) >= MOST_FOUND:
         _found.clear()
     _found[key, given, spec, options] = made
     return made
 
 
-def refuse(reason: str, backend: str, error: type[Exception] = RuntimeError) -> None:
-    """There is no kernel: an error where one is asked for, else a warning."""
-    if backend == "smelt":
-        raise error(f"smelt: {reason}")
-    warn_once(f"smelt: the eager reference computes, which is slow: {reason}")
+def warn_of(refused: Refused) -> None:
+    """There is no kernel, and the eager reference computes."""
+    text = f"smelt: the eager reference computes, which is slow: {refused.reason}"
+    held = getattr(_held, "texts", None)
+    if held is None:
+        warn_once(text)
+    else:
+        held.append(text)
+
+
+class HeldWarnings:
+    """Around the parts of one call: their warnings come once all are computed, so that bad arguments of a later part are
+    refused without one."""
+
+    def __enter__(self):
+        _held.texts = []
+
+    def __exit__(self, kind, *_):
+        texts, _held.texts = _held.texts, None
+        for text in texts if kind is None else ():
+            warn_once(text)
 
 
 def warn_once(text: str) -> None:

@@ -26,10 +26,18 @@ def presets() -> list[str]:
     return _native.presets()
 
 
+def _is_operator(name: str) -> bool:
+    """Whether a spec may be the name alone, without keys."""
+    try:
+        return bool(_native.expand(name))
+    except ValueError:
+        return False
+
+
 def _operators(what, tp: int, passes) -> list[str]:
     """The specs that a preset's name, a spec, a module or a list of these stands for."""
     if isinstance(what, str):
-        return [what] if ":" in what else _native.preset(what, tp, _PASSES[passes])
+        return [what] if ":" in what or _is_operator(what) else _native.preset(what, tp, _PASSES[passes])
     if isinstance(what, torch.nn.Module):
         parts = [each.smelt_specs() for each in what.modules() if hasattr(each, "smelt_specs")]
         if not parts:

@@ -8,8 +8,10 @@ import inspect
 import os
 import pickle
 import random
+import re
 import threading
 import traceback
+import warnings
 
 import pytest
 import smelt_kernels as smelt
@@ -136,6 +138,16 @@ def call(name, arguments):
     if name not in ("project_values", "selection_difference", "sparse_attention_backward"):
         arguments = {"backend": "smelt", **arguments}
     return getattr(smelt, name)(**arguments)
+
+
+def call_without_kernels(name, arguments, monkeypatch):
+    """The eager reference's warning is an error."""
+    _runtime._warned.clear()
+    with monkeypatch.context() as patched, warnings.catch_warnings():
+        patched.setattr(_runtime, "operator", lambda _, spec: _runtime.Refused(f"{spec}: no kernel"))
+        patched.setattr(_runtime, "_found", {})
+        warnings.simplefilter("error", smelt.SmeltWarning)
+        call(name, {**arguments, "backend": "auto"})
 
 
 def tensors_of(result):
@@ -285,8 +297,8 @@ def misfits(tensor):
 
 
 @pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values", "selection_difference"}))
-def test_the_reference_refuses_what_kernels_refuse(calls, name):
-    """Tensors are not broadcast."""
+def test_the_reference_refuses_what_kernels_refuse(calls, name, monkeypatch):
+    """Tensors are not broadcast. Where there is no kernel, they are refused before the warning that says so."""
     refused = 0
     optional = {
         "topk_length": calls["indexer_loss"]["indices"][:, 0].contiguous(),
@@ -307,10 +319,15 @@ def test_the_reference_refuses_what_kernels_refuse(calls, name):
                     errors[backend] = str(error)
                 except RuntimeError:  # there is no kernel for such widths
                     assert backend == "smelt"
+            if "torch" in errors:
+                with pytest.raises((TypeError, ValueError), match=re.escape(errors["torch"])):
+                    call_without_kernels(name, {**fresh(whole), each: wrong}, monkeypatch)
             if "smelt" in errors:
                 assert "smelt: " in errors.get("torch", "nothing"), (each, wrong.shape, errors)
                 refused += 1
     assert refused
+    with pytest.raises(smelt.SmeltWarning):
+        call_without_kernels(name, fresh(calls[name]), monkeypatch)
 
 
 @pytest.mark.parametrize("seed", range(2))
