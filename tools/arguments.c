@@ -276,13 +276,21 @@ static const struct smelt__option *given_option(const struct tool_options *optio
     return options->problem_given & TOOL_BIT(number) ? smelt__option_number(number) : NULL;
 }
 
-int tool_problem_given(const struct tool_options *options, const char *name) {
+struct smelt__problem_options tool_bench_problem(const struct tool_options *options,
+                                                 const struct smelt__harness_operator *op) {
+    struct smelt__problem_options problem = options->problem;
+    int lists_given = 0;
     for (int i = 0; i < MAX_PROBLEM_OPTIONS; i++) {
         const struct smelt__option *option = given_option(options, i);
-        if (option && !strcmp(option->name, name))
-            return 1;
+        lists_given |= option && !strcmp(option->name, "lists");
     }
-    return 0;
+    if (op && !problem.tokens)
+        problem.tokens = op->bench.tokens;
+    if (op && !problem.rows)
+        problem.rows = op->bench.rows;
+    if (op && !lists_given)
+        problem.lists = op->bench.lists;
+    return problem;
 }
 
 int tool_inputs_given(const struct tool_options *options) {

@@ -138,10 +138,8 @@ int tool_kernels_exit(const smelt_kernel_info *infos, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if (infos[i].state != SMELT_KERNEL_FAILED)
             continue;
-        int status = tool_exit_of(infos[i].status);
-        if (status == TOOL_OK)
-            status = TOOL_FAILED;
-        result = result == TOOL_OK || result == status ? status : TOOL_FAILED;
+        const int status = tool_exit_of(infos[i].status);
+        result = tool_exit_join(result, status == TOOL_OK ? TOOL_FAILED : status);
     }
     return result;
 }

@@ -75,6 +75,10 @@ int tool_exit_of(smelt_status status) {
     }
 }
 
+int tool_exit_join(int status, int part) {
+    return part == TOOL_OK ? status : status == TOOL_OK || status == part ? part : TOOL_FAILED;
+}
+
 int tool_fail_status(const struct tool_options *options, smelt_status status) {
     const char *message = smelt_last_error();
     return tool_fail(options, tool_exit_of(status), "%s",
@@ -115,6 +119,16 @@ void tool_table_add(struct tool_table *table, enum tool_style style, const char 
     va_start(arguments, format);
     add_cell(table, style, format_text(format, arguments));
     va_end(arguments);
+}
+
+void tool_table_add_cells(struct tool_table *table, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    char *const text = format_text(format, arguments), *rest = text;
+    va_end(arguments);
+    for (char *cell; (cell = strsep(&rest, "\t")) != NULL;)
+        add_cell(table, TOOL_PLAIN, tool_copy(cell));
+    free(text);
 }
 
 static void print_cell(const struct tool_table *table, size_t number, const size_t *widths,

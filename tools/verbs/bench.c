@@ -25,16 +25,10 @@ static int add_operator(struct benchmarks *benchmarks, const char *text,
                           ? spec.passes
                           : 0; /* one item, which reports the fault */
     do {
-        struct smelt__bench_item item = {.problem = options->problem};
+        struct smelt__bench_item item = {.problem = tool_bench_problem(options, spec.op)};
         item.pass = passes & (~passes + 1); /* the lowest pass */
         passes &= passes - 1;
         snprintf(item.spec, sizeof item.spec, "%s", text);
-        if (spec.op && !item.problem.tokens)
-            item.problem.tokens = spec.op->bench.tokens;
-        if (spec.op && !item.problem.rows)
-            item.problem.rows = spec.op->bench.rows;
-        if (spec.op && !tool_problem_given(options, "lists"))
-            item.problem.lists = spec.op->bench.lists;
         benchmarks->items = tool_allocate(benchmarks->items, (size_t)benchmarks->count + 1,
                                           sizeof *benchmarks->items);
         benchmarks->items[benchmarks->count++] = item;
@@ -127,25 +121,20 @@ static void add_rate(struct tool_table *table, const struct smelt__bench_result 
 
 /* `rates`: the number of rate columns. */
 static void add_row(struct tool_table *table, const struct smelt__bench_result *result, int rates) {
-    tool_table_add(table, TOOL_PLAIN, "%s", result->spec);
-    tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
-    tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->queries);
-    tool_table_add(table, TOOL_PLAIN, "%lld", (long long)result->rows);
-    tool_table_add(table, TOOL_PLAIN, "%s", result->lists ? result->lists : "-");
+    tool_table_add_cells(table, "%s\t%s\t%lld\t%lld\t%s", result->spec,
+                         result->pass ? result->pass : "-", (long long)result->queries,
+                         (long long)result->rows, result->lists ? result->lists : "-");
     if (result->status) {
         tool_table_add(table, TOOL_BAD, "failed");
         for (int column = 0; column < 2 + rates; column++)
             tool_table_add(table, TOOL_PLAIN, "-");
         return;
     }
-    tool_table_add(table, TOOL_PLAIN, "%.3f", result->ms_median);
-    tool_table_add(table, TOOL_PLAIN, "%.3f..%.3f", result->ms_min, result->ms_max);
+    tool_table_add_cells(table, "%.3f\t%.3f..%.3f", result->ms_median, result->ms_min,
+                         result->ms_max);
     for (int rate = 0; rate < rates; rate++)
         add_rate(table, result, rate);
-    if (result->launch_us > 0)
-        tool_table_add(table, TOOL_PLAIN, "%.2f", result->launch_us);
-    else
-        tool_table_add(table, TOOL_PLAIN, "-");
+    tool_table_add(table, TOOL_PLAIN, result->launch_us > 0 ? "%.2f" : "-", result->launch_us);
 }
 
 /* Whether two results have the same rates; a failure matches any. */
@@ -203,11 +192,9 @@ static int report(const struct benchmarks *benchmarks, const struct tool_options
     fflush(stdout);
     for (int i = 0; i < benchmarks->count; i++) {
         const struct smelt__bench_result *result = &benchmarks->results[i];
-        int one = tool_exit_of(result->status);
-        if (one == TOOL_OK)
-            continue;
-        status = status == TOOL_OK || status == one ? one : TOOL_FAILED;
-        tool_say(options, "%s: %s", result->spec, result->message);
+        status = tool_exit_join(status, tool_exit_of(result->status));
+        if (result->status)
+            tool_say(options, "%s: %s", result->spec, result->message);
     }
     return status;
 }

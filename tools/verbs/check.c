@@ -272,13 +272,10 @@ static int begin_table(struct tool_table *table, const struct smelt__check_resul
 static void add_row(struct tool_table *table, const struct checks *checks, size_t number,
                     int columns) {
     const struct smelt__check_result *result = &checks->results[number];
-    tool_table_add(table, TOOL_PLAIN, "%s",
-                   *result->spec ? result->spec : requested(checks, number)->spec);
-    tool_table_add(table, TOOL_PLAIN, "%s", result->pass ? result->pass : "-");
-    tool_table_add(table, TOOL_PLAIN, "%s", result->arch);
-    tool_table_add(table, TOOL_PLAIN, "%s", inputs_of(checks, number));
-    tool_table_add(table, TOOL_PLAIN, "%lld of %lld", (long long)result->compared,
-                   (long long)result->units);
+    tool_table_add_cells(table, "%s\t%s\t%s\t%s\t%lld of %lld",
+                         *result->spec ? result->spec : requested(checks, number)->spec,
+                         result->pass ? result->pass : "-", result->arch, inputs_of(checks, number),
+                         (long long)result->compared, (long long)result->units);
     for (int i = 0; i < result->metric_count; i++)
         if (result->metrics[i].metric->heading && columns-- > 0)
             tool_table_add(table, TOOL_PLAIN, "%.2e", result->metrics[i].value);
@@ -395,8 +392,8 @@ static int report(const struct checks *checks, const struct tool_options *option
         const struct smelt__check_result *result = &checks->results[i];
         if (result->passed)
             continue;
-        int one = result->status ? tool_exit_of(result->status) : TOOL_FAILED;
-        status = status == TOOL_OK || status == one ? one : TOOL_FAILED;
+        status =
+            tool_exit_join(status, result->status ? tool_exit_of(result->status) : TOOL_FAILED);
         say_failure(checks, i, options);
     }
     return status;

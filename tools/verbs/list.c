@@ -61,10 +61,8 @@ static void print_choices_json(const struct tool_list *presets, const struct too
 static void print_preset(struct tool_table *table, const char *preset) {
     struct tool_list specs = {0};
     expect(smelt_preset_expand(preset, 1, 0, tool_list_collect, &specs));
-    for (size_t i = 0; i < specs.count; i++) {
-        tool_table_add(table, TOOL_PLAIN, "%s", i ? "" : preset);
-        tool_table_add(table, TOOL_PLAIN, "%s", specs.items[i]);
-    }
+    for (size_t i = 0; i < specs.count; i++)
+        tool_table_add_cells(table, "%s\t%s", i ? "" : preset, specs.items[i]);
     tool_list_free(&specs);
 }
 
@@ -82,15 +80,11 @@ static void print_family(const char *family) {
         return;
     }
     tool_table_begin(&table, "lllll", headers);
-    for (int i = 0; get_key(family, i, &key); i++) {
-        tool_table_add(&table, TOOL_PLAIN, "%s%s%s", key.kernel, *key.kernel ? "." : "", key.name);
-        tool_table_add(&table, TOOL_PLAIN, "%s",
-                       key.required ? "required" : (key.knob ? "knob" : ""));
-        tool_table_add(&table, TOOL_PLAIN, "%s", key.legal);
-        tool_table_add(&table, TOOL_PLAIN, "%s%s%s", key.variants,
-                       *key.variants && *key.only_with ? ", " : "", key.only_with);
-        tool_table_add(&table, TOOL_PLAIN, "%s", key.meaning);
-    }
+    for (int i = 0; get_key(family, i, &key); i++)
+        tool_table_add_cells(
+            &table, "%s%s%s\t%s\t%s\t%s%s%s\t%s", key.kernel, *key.kernel ? "." : "", key.name,
+            key.required ? "required" : (key.knob ? "knob" : ""), key.legal, key.variants,
+            *key.variants && *key.only_with ? ", " : "", key.only_with, key.meaning);
     tool_table_end(&table);
 }
 
@@ -155,8 +149,7 @@ static void print_gpus(json_t *gpus) {
                  json_string_value(json_object_get(gpu, "name")));
         if (next && !strcmp(json_string_value(json_object_get(next, "arch")), arch))
             continue;
-        tool_table_add(&table, TOOL_PLAIN, "%s", arch);
-        tool_table_add(&table, TOOL_PLAIN, "%s", line);
+        tool_table_add_cells(&table, "%s\t%s", arch, line);
         line[0] = '\0';
     }
     tool_table_end(&table);
@@ -190,16 +183,11 @@ static int add_entry_row(void *user, const char *file, const smelt_kernel_info *
     struct tool_table *table = user;
     if (info->state == SMELT_KERNEL_FAILED) {
         tool_table_add(table, TOOL_BAD, "%s: %s", file, info->error);
-        for (int column = 0; column < 5; column++)
-            tool_table_add(table, TOOL_PLAIN, "-");
+        tool_table_add_cells(table, "-\t-\t-\t-\t-");
         return 0;
     }
-    tool_table_add(table, TOOL_PLAIN, "%s", info->spec);
-    tool_table_add(table, TOOL_PLAIN, "%s", info->arch);
-    tool_table_add(table, TOOL_PLAIN, "%d", info->registers);
-    tool_table_add(table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
-    tool_table_add(table, TOOL_PLAIN, "%.3f", info->compile_seconds);
-    tool_table_add(table, TOOL_PLAIN, "%s", info->key);
+    tool_table_add_cells(table, "%s\t%s\t%d\t%s\t%.3f\t%s", info->spec, info->arch, info->registers,
+                         tool_size(info->cubin_bytes).text, info->compile_seconds, info->key);
     return 0;
 }
 
@@ -268,10 +256,8 @@ static int add_tuned_json(void *array, const smelt_tuning_entry *entry) {
 
 static int add_tuned_row(void *user, const smelt_tuning_entry *entry) {
     struct tool_table *table = user;
-    tool_table_add(table, TOOL_PLAIN, "%s", entry->spec);
-    tool_table_add(table, TOOL_PLAIN, "%s", entry->device);
-    tool_table_add(table, TOOL_PLAIN, "%s", entry->knobs);
-    tool_table_add(table, TOOL_PLAIN, "%.1f", entry->microseconds);
+    tool_table_add_cells(table, "%s\t%s\t%s\t%.1f", entry->spec, entry->device, entry->knobs,
+                         entry->microseconds);
     return 0;
 }
 

@@ -117,12 +117,9 @@ static void print_operator(const struct view *view) {
         const smelt_kernel_info *info = &view->infos[i];
         int failed = info->state == SMELT_KERNEL_FAILED;
         json_t *plan = plan_json(view->plans[i]);
-        tool_table_add(&table, TOOL_PLAIN, "%zu", i + 1);
-        tool_table_add(&table, TOOL_PLAIN, "%s", view->kernels.items[i]);
-        tool_table_add(&table, TOOL_PLAIN, "%s",
-                       json_string_value(json_object_get(plan, "variant")));
-        tool_table_add(&table, TOOL_PLAIN, "%d", plan_number(plan, "threads"));
-        tool_table_add(&table, TOOL_PLAIN, "%d B", plan_number(plan, "shared_bytes"));
+        tool_table_add_cells(&table, "%zu\t%s\t%s\t%d\t%d B", i + 1, view->kernels.items[i],
+                             json_string_value(json_object_get(plan, "variant")),
+                             plan_number(plan, "threads"), plan_number(plan, "shared_bytes"));
         tool_table_add(&table, failed ? TOOL_BAD : TOOL_PLAIN, "%s",
                        tool_kernel_state(info->state));
         tool_table_add(&table, TOOL_PLAIN, failed ? "-" : "%d", info->registers);

@@ -250,14 +250,8 @@ static int keep(const struct tune_run *tuning, struct tune_subject *subject) {
 
 static void tune(const struct tune_run *tuning, struct tune_subject *subject,
                  const struct tool_options *options) {
-    struct smelt__problem_options problem = options->problem;
-    const struct smelt__harness_operator *op = smelt__harness_find(subject->candidates[0].spec);
-    if (op && !problem.tokens)
-        problem.tokens = op->bench.tokens;
-    if (op && !problem.rows)
-        problem.rows = op->bench.rows;
-    if (op && !tool_problem_given(options, "lists"))
-        problem.lists = op->bench.lists;
+    const struct smelt__problem_options problem =
+        tool_bench_problem(options, smelt__harness_find(subject->candidates[0].spec));
     compile(tuning, subject, options);
     check(tuning, subject, options);
     smelt__tune_race(tuning->measuring, 0, &problem, subject->candidates, (int)subject->specs.count,

@@ -115,8 +115,8 @@ static void print_rows(const struct tune_subject *subject) {
         const double rule =
             candidate->us > 0 ? subject->candidates[0].us : subject->candidates[0].quick_us;
         const int best = (int)index == subject->result.best && !candidate->dropped;
-        tool_table_add(&table, TOOL_PLAIN, "%s", shown_knobs(subject, index));
-        tool_table_add(&table, TOOL_PLAIN, "%d", subject->infos[index].registers);
+        tool_table_add_cells(&table, "%s\t%d", shown_knobs(subject, index),
+                             subject->infos[index].registers);
         tool_table_add(&table, TOOL_PLAIN, candidate->quick_us > 0 ? "%.1f" : "-",
                        candidate->quick_us);
         tool_table_add(&table, TOOL_PLAIN, candidate->us > 0 ? "%.1f" : "-", candidate->us);
@@ -179,9 +179,7 @@ int tool_tune_report(const struct tune_run *tuning, const struct tool_options *o
     }
     fflush(stdout);
     int status = TOOL_OK;
-    for (size_t i = 0; i < tuning->count; i++) {
-        const int one = say_failures(&tuning->subjects[i], options);
-        status = one == TOOL_OK ? status : status == TOOL_OK || status == one ? one : TOOL_FAILED;
-    }
+    for (size_t i = 0; i < tuning->count; i++)
+        status = tool_exit_join(status, say_failures(&tuning->subjects[i], options));
     return status;
 }

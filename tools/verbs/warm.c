@@ -211,25 +211,23 @@ static void print_table(const struct work *work, const struct tool_options *opti
         const smelt_kernel_info *info = &work->infos[i];
         int failed = info->state == SMELT_KERNEL_FAILED;
         int undone = info->status == SMELT_ERROR_CANCELLED;
-        tool_table_add(&table, TOOL_PLAIN, "%s", info->spec);
-        tool_table_add(&table, TOOL_PLAIN, "%s", info->arch);
+        tool_table_add_cells(&table, "%s\t%s", info->spec, info->arch);
         tool_table_add(&table, failed ? TOOL_BAD : TOOL_PLAIN, "%s",
                        undone                      ? "not done"
                        : is_missing(options, info) ? "missing"
                                                    : tool_kernel_state(info->state));
         tool_table_add(&table, TOOL_PLAIN, "%.3f", info->seconds);
         if (failed) {
-            for (int column = 0; column < 4; column++)
-                tool_table_add(&table, TOOL_PLAIN, "-");
+            tool_table_add_cells(&table, "-\t-\t-\t-");
             continue;
         }
         tool_table_add(&table, TOOL_PLAIN, "%d", info->registers);
         tool_table_add(&table, info->spill_bytes ? TOOL_BAD : TOOL_PLAIN, "%d B",
                        info->spill_bytes);
-        tool_table_add(
-            &table, TOOL_PLAIN, "%s",
-            tool_size((uint64_t)(info->static_shared_bytes + info->dynamic_shared_bytes)).text);
-        tool_table_add(&table, TOOL_PLAIN, "%s", tool_size(info->cubin_bytes).text);
+        tool_table_add_cells(
+            &table, "%s\t%s",
+            tool_size((uint64_t)(info->static_shared_bytes + info->dynamic_shared_bytes)).text,
+            tool_size(info->cubin_bytes).text);
     }
     tool_table_end(&table);
     printf("\n%zu kernel%s: ", work->count, work->count == 1 ? "" : "s");

@@ -74,27 +74,16 @@ static const char *file_fault(const struct stat *status, enum smelt__tuning_trus
     return NULL;
 }
 
-/* Reads at most `size` bytes, the file's size at fstat. */
+/* Reads `size` bytes, the file's size at fstat. */
 static int load(int file, size_t size, char **text, size_t *bytes) {
     char *data = malloc(size + 1);
-    size_t count = 0;
-    if (!data)
+    if (!data || smelt__read_at(file, 0, data, size)) {
+        free(data);
         return -1;
-    while (count < size) {
-        ssize_t got = read(file, data + count, size - count);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
-            free(data);
-            return -1;
-        }
-        if (got == 0)
-            break;
-        count += (size_t)got;
     }
-    data[count] = '\0';
+    data[size] = '\0';
     *text = data;
-    *bytes = count;
+    *bytes = size;
     return 0;
 }
 
