@@ -278,7 +278,7 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
     union args args;
     struct smelt__call call = {.stream = NULL};
     if (!bytes)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "bytes is NULL");
+        return smelt__fail_null("bytes");
     *bytes = 0;
     const smelt_status status = begin(op, type, pass, given, &args, &call);
     return status == SMELT_OK && call.pass->workspace ? call.pass->workspace(&call, bytes) : status;

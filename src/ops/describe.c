@@ -57,8 +57,7 @@ smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass, uns
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_pass_info, "info", "SMELT_PASS_INFO_INIT", flattened);
     struct subject subject;
-    smelt_status status = passes ? find_type(spec, &subject)
-                                 : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "passes is NULL");
+    smelt_status status = passes ? find_type(spec, &subject) : smelt__fail_null("passes");
     if (status != SMELT_OK)
         return status;
     *passes = subject.known ? smelt__spec_passes(&subject.spec) : subject.type->family->passes;

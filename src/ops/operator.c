@@ -44,8 +44,7 @@ smelt_status smelt_operator_supported(const smelt_context *context, const char *
     struct smelt__expansion expansion;
     if (why)
         *why = "";
-    smelt_status status = context ? read_spec(text, &spec, &type)
-                                  : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+    smelt_status status = context ? read_spec(text, &spec, &type) : smelt__fail_null("context");
     if (status == SMELT_OK)
         status = plan_all(context, &spec, &expansion);
     if (status != SMELT_OK && why)
@@ -103,7 +102,7 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
     const struct smelt__operator_type *type;
     struct smelt__spec spec;
     if (!op)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "op is NULL");
+        return smelt__fail_null("op");
     *op = NULL;
     smelt_status status = smelt__context_need_device(context);
     if (status == SMELT_OK)

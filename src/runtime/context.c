@@ -259,7 +259,7 @@ static smelt_status read_templates(smelt_context *context) {
 
 smelt_status smelt_context_create(smelt_context **out, const smelt_context_options *options) {
     if (!out)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+        return smelt__fail_null("context");
     *out = NULL;
     smelt_context *context = calloc(1, sizeof *context);
     if (!context)
@@ -342,7 +342,7 @@ const struct smelt__arch *smelt__context_arch(const smelt_context *context) {
 
 smelt_status smelt__context_need_device(const smelt_context *context) {
     if (!context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+        return smelt__fail_null("context");
     if (!context->driver)
         return smelt__fail(SMELT_ERROR_NO_DEVICE,
                            "this context is compile-only (for %s): make one with a device to run "
@@ -357,7 +357,7 @@ smelt_status smelt_context_get_counters(const smelt_context *context,
         SMELT__STRUCT(smelt_context_counters, "counters", "SMELT_CONTEXT_COUNTERS_INIT", loaded);
 
     if (!context)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+        return smelt__fail_null("context");
     smelt_status status = smelt__struct_check(about, counters);
     if (status)
         return status;

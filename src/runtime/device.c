@@ -22,10 +22,6 @@ static smelt_status leave(const smelt_context *context, int pushed, const char *
     return smelt__driver_fail(context->driver, call, result);
 }
 
-static smelt_status null_argument(const char *name) {
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
-}
-
 static CUdeviceptr address(const void *pointer) {
     return (CUdeviceptr)(uintptr_t)pointer;
 }
@@ -82,7 +78,7 @@ smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void
     CUdeviceptr allocated = 0;
 
     if (!pointer)
-        return null_argument("pointer");
+        return smelt__fail_null("pointer");
     *pointer = NULL;
     if (bytes == 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "bytes is 0; legal: 1 and up");
@@ -118,7 +114,7 @@ smelt_status smelt_device_upload(const smelt_context *context, void *device, con
                                  size_t bytes) {
     int pushed;
     if (!device || !host)
-        return null_argument(device ? "host" : "device");
+        return smelt__fail_null(device ? "host" : "device");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -134,7 +130,7 @@ smelt_status smelt_device_download(const smelt_context *context, void *host, con
                                    size_t bytes) {
     int pushed;
     if (!device || !host)
-        return null_argument(device ? "host" : "device");
+        return smelt__fail_null(device ? "host" : "device");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -145,7 +141,7 @@ smelt_status smelt_device_download(const smelt_context *context, void *host, con
 smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte, size_t bytes) {
     int pushed;
     if (!device)
-        return null_argument("device");
+        return smelt__fail_null("device");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -162,7 +158,7 @@ smelt_status smelt_device_fill(const smelt_context *context, void *device, int b
 smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_st **stream) {
     int pushed;
     if (!stream)
-        return null_argument("stream");
+        return smelt__fail_null("stream");
     *stream = NULL;
     smelt_status status = enter(context, &pushed);
     if (status)
@@ -186,7 +182,7 @@ smelt_status smelt_stream_synchronize(const smelt_context *context, struct CUstr
 smelt_status smelt_stream_destroy(const smelt_context *context, struct CUstream_st *stream) {
     int pushed;
     if (!stream)
-        return null_argument("stream");
+        return smelt__fail_null("stream");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -196,7 +192,7 @@ smelt_status smelt_stream_destroy(const smelt_context *context, struct CUstream_
 smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event) {
     int pushed;
     if (!event)
-        return null_argument("event");
+        return smelt__fail_null("event");
     *event = NULL;
     smelt_status status = enter(context, &pushed);
     if (status)
@@ -212,7 +208,7 @@ smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st 
                                 struct CUstream_st *stream) {
     int pushed;
     if (!event)
-        return null_argument("event");
+        return smelt__fail_null("event");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -226,7 +222,7 @@ smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st
     if (milliseconds)
         *milliseconds = 0;
     if (!begin || !end || !milliseconds)
-        return null_argument(!begin ? "begin" : !end ? "end" : "milliseconds");
+        return smelt__fail_null(!begin ? "begin" : !end ? "end" : "milliseconds");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;
@@ -244,7 +240,7 @@ smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st
 smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event) {
     int pushed;
     if (!event)
-        return null_argument("event");
+        return smelt__fail_null("event");
     smelt_status status = enter(context, &pushed);
     if (status)
         return status;

@@ -21,6 +21,10 @@ smelt_status smelt__fail(smelt_status status, const char *format, ...) {
     return status;
 }
 
+smelt_status smelt__fail_null(const char *name) {
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+}
+
 void smelt__error_save(struct smelt__saved_error *saved) {
     snprintf(saved->text, sizeof saved->text, "%s", thread_message);
 }

@@ -9,7 +9,7 @@
 #include "smelt/cache.h"
 
 static smelt_status need(const smelt_context *context) {
-    return context ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
+    return context ? SMELT_OK : smelt__fail_null("context");
 }
 
 smelt_status smelt_cache_get_stats(const smelt_context *context, smelt_cache_stats *stats) {

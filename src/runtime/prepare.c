@@ -260,8 +260,7 @@ static smelt_status take_arguments(struct preparation *all, const smelt_kernel_r
     const size_t room = all->count ? all->count : 1;
 
     if (!all->context || (!requests && all->count > 0))
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           all->context ? "requests" : "context");
+        return smelt__fail_null(all->context ? "requests" : "context");
     if (jobs < 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "jobs is %d; legal: 0 (one per processor) and up", jobs);
@@ -331,10 +330,7 @@ smelt_status smelt_kernel_cubin(smelt_context *context, const char *kernel, cons
     if (bytes)
         *bytes = 0;
     if (!context || !cubin || !bytes)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                           !context ? "context"
-                           : !cubin ? "cubin"
-                                    : "bytes");
+        return smelt__fail_null(!context ? "context" : !cubin ? "cubin" : "bytes");
     smelt_status status = smelt__context_plan_text(context, kernel, arch, &plan);
     if (!status)
         status = smelt__kernel_compile(context, &plan, &compiled, NULL);

@@ -12,14 +12,10 @@
 #include "runtime/specs.h"
 #include "smelt/kernels.h"
 
-static smelt_status null_argument(const char *name) {
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
-}
-
 static smelt_status parse(const char *text, struct smelt__spec *spec) {
     struct smelt__message message;
     if (!text)
-        return null_argument("spec");
+        return smelt__fail_null("spec");
     if (smelt__spec_parse(text, spec, &message))
         return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
     return SMELT_OK;
@@ -48,7 +44,7 @@ smelt_status smelt_spec_canonical(const char *text, char **canonical) {
     char printed[SMELT__SPEC_TEXT];
 
     if (!canonical)
-        return null_argument("canonical");
+        return smelt__fail_null("canonical");
     *canonical = NULL;
     smelt_status status = parse(text, &spec);
     if (status)
@@ -61,7 +57,7 @@ smelt_status smelt_spec_canonical(const char *text, char **canonical) {
 smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
     struct smelt__spec spec;
     if (!key || !value)
-        return null_argument(key ? "value" : "key");
+        return smelt__fail_null(key ? "value" : "key");
     const smelt_status status = parse(text, &spec);
     if (status)
         return status;
@@ -75,7 +71,7 @@ smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
 smelt_status smelt_spec_is_operator(const char *text, int *is_operator) {
     struct smelt__spec spec;
     if (!is_operator)
-        return null_argument("is_operator");
+        return smelt__fail_null("is_operator");
     smelt_status status = parse(text, &spec);
     if (!status)
         *is_operator = smelt__operator_of(spec.schema) != NULL;
@@ -88,7 +84,7 @@ smelt_status smelt_spec_expand(const char *text, smelt_text_function each, void 
     struct smelt__message message;
 
     if (!each)
-        return null_argument("each");
+        return smelt__fail_null("each");
     smelt_status status = parse(text, &spec);
     if (status)
         return status;
@@ -103,7 +99,7 @@ smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
     struct smelt__message message;
 
     if (!preset || !each)
-        return null_argument(preset ? "each" : "preset");
+        return smelt__fail_null(preset ? "each" : "preset");
     if (passes >> SMELT__PASSES)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "passes = %u is not legal; legal: 0 for all, SMELT_PASS_FORWARD, "
@@ -139,7 +135,7 @@ static const char *listed(enum smelt_list_kind kind, int index, char line[64]) {
 }
 
 smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, void *user) {
-    smelt_status status = each ? SMELT_OK : null_argument("each");
+    smelt_status status = each ? SMELT_OK : smelt__fail_null("each");
     char line[64];
     if ((int)kind < 0 || kind > SMELT_LIST_GPUS)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "kind is %d; legal: 0..%d", (int)kind,
@@ -152,7 +148,7 @@ smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, voi
 static smelt_status find_family(const char *name, const struct smelt__schema **schema) {
     struct smelt__message message;
     if (!name)
-        return null_argument("family");
+        return smelt__fail_null("family");
     *schema = smelt__schema_find(name, &message);
     return *schema ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
 }
@@ -231,7 +227,7 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
     if (status)
         return status;
     if (!arch_name)
-        return null_argument("arch");
+        return smelt__fail_null("arch");
     if (smelt__operator_of(spec->schema))
         return smelt__fail(SMELT_ERROR_INVALID_SPEC,
                            "%s is an operator, not a kernel: expand it (smelt_spec_expand, `smelt "
@@ -321,7 +317,7 @@ smelt_status smelt_plan_print(const char *kernel, const char *arch, int json, ch
     struct smelt__plan plan;
 
     if (!out)
-        return null_argument("text");
+        return smelt__fail_null("text");
     *out = NULL;
     smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
     return status ? status : smelt__plan_text(&plan, json, out);
@@ -331,7 +327,7 @@ smelt_status smelt_source_emit(const char *kernel, const char *arch, char **sour
     struct smelt__plan plan;
 
     if (!source)
-        return null_argument("source");
+        return smelt__fail_null("source");
     *source = NULL;
     smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
     return status ? status : smelt__plan_source(&plan, NULL, source);

@@ -48,27 +48,20 @@ static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function 
     return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user);
 }
 
+/* The files of one layer. */
+struct tally {
+    uint64_t entries, bytes, temporaries;
+};
+
 static int count_found(void *user, const struct smelt__found *found) {
-    smelt_cache_stats *stats = user;
+    struct tally *tally = user;
 
     if (found->temporary) {
-        stats->temporaries++;
-        return 0;
+        tally->temporaries++;
+    } else if (S_ISREG(found->status.st_mode)) {
+        tally->entries++;
+        tally->bytes += (uint64_t)found->status.st_size;
     }
-    if (!S_ISREG(found->status.st_mode))
-        return 0;
-    stats->entries++;
-    stats->bytes += (uint64_t)found->status.st_size;
-    return 0;
-}
-
-static int count_emulated(void *user, const struct smelt__found *found) {
-    smelt_cache_stats *stats = user;
-
-    if (found->temporary || !S_ISREG(found->status.st_mode))
-        return 0;
-    stats->emulated_entries++;
-    stats->emulated_bytes += (uint64_t)found->status.st_size;
     return 0;
 }
 
@@ -91,21 +84,12 @@ static void read_counters(struct smelt__cache *cache, smelt_cache_stats *stats) 
     stats->saved_seconds = 1e-3 * (double)counts[SMELT__COUNT_SAVED_MS];
 }
 
-static int count_readonly_found(void *user, const struct smelt__found *found) {
-    smelt_cache_stats *stats = user;
-
-    if (!found->temporary && S_ISREG(found->status.st_mode)) {
-        stats->readonly_entries++;
-        stats->readonly_bytes += (uint64_t)found->status.st_size;
-    }
-    return 0;
-}
-
 /* A fault of the read-only layer is reported in `why` and does not fail the call. */
 static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CACHE_PROBLEM],
                            smelt_cache_stats *stats) {
     const char *path = cache->readonly;
     struct smelt__archive archive;
+    struct tally tally = {0};
     int folder;
 
     if (path[0] == '\0')
@@ -113,9 +97,11 @@ static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CAC
     folder = smelt__folder_open(path, true, why, SMELT__CACHE_PROBLEM);
     if (folder >= 0) {
         why[0] = '\0';
-        if (smelt__folder_each(folder, true, count_readonly_found, stats) != 0)
+        if (smelt__folder_each(folder, true, count_found, &tally) != 0)
             snprintf(why, SMELT__CACHE_PROBLEM, "%.400s: %s", path, strerror(errno));
         close(folder);
+        stats->readonly_entries = tally.entries;
+        stats->readonly_bytes = tally.bytes;
     } else if (errno == ENOTDIR &&
                smelt__archive_open(path, &archive, why, SMELT__CACHE_PROBLEM) == 0) {
         stats->readonly_entries = archive.count;
@@ -143,8 +129,16 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache,
     if (cache->problem[0] != '\0')
         return SMELT_OK;
     read_counters(cache, stats);
-    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, count_found, stats);
-    return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, count_emulated, stats);
+    struct tally cubins = {0}, emulated = {0};
+    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, count_found, &cubins);
+    if (!status)
+        status = maintenance_walk(cache, SMELT__OUTPUT_EMULATED, count_found, &emulated);
+    stats->entries = cubins.entries;
+    stats->bytes = cubins.bytes;
+    stats->temporaries = cubins.temporaries;
+    stats->emulated_entries = emulated.entries;
+    stats->emulated_bytes = emulated.bytes;
+    return status;
 }
 
 struct walk {
@@ -278,7 +272,7 @@ smelt_status smelt__cache_walk(struct smelt__cache *cache, const char *path,
     struct walk walk = {.each = each, .user = user};
 
     if (!each)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+        return smelt__fail_null("the function to call");
     smelt_status status = path ? walk_layer(path, &walk)
                                : maintenance_walk(cache, SMELT__OUTPUT_CUBIN, walk_found, &walk);
     return status == SMELT_OK && walk.ended

@@ -64,7 +64,7 @@ smelt_status smelt__context_plan_text(const smelt_context *context, const char *
 }
 
 static smelt_status need(const void *argument, const char *name) {
-    return argument ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+    return argument ? SMELT_OK : smelt__fail_null(name);
 }
 
 smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel, const char *arch,
@@ -163,7 +163,7 @@ smelt_status smelt_tuning_walk(const smelt_context *context, smelt_tuning_functi
     if (need(context, "context"))
         return SMELT_ERROR_INVALID_ARGUMENT;
     if (!each)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+        return smelt__fail_null("the function to call");
     smelt_status status = smelt__context_check_process(context);
     return status ? status : smelt__tuning_walk(context->tuning, each, user);
 }
@@ -241,7 +241,7 @@ smelt_status smelt_tuning_candidates(const char *kernel, const char *arch_name, 
     struct smelt__message message;
 
     if (!each)
-        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "the function to call is NULL");
+        return smelt__fail_null("the function to call");
     smelt_status status = smelt__kernel_from_text(kernel, arch_name, &spec, &arch);
     if (status)
         return status;
