@@ -6,7 +6,6 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/families/sparse_gqa_block.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "ops/sparse_gqa.h"

@@ -9,7 +9,6 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/families/sparse_gqa_block.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/key_grads.h"

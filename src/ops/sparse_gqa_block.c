@@ -4,7 +4,6 @@
  * PARTIAL_BYTES: for each chunk the reverse index of its lists, the kernel that takes blocks of keys,
  * and the one that merges.
  */
-#include "codegen/families/sparse_gqa_block.h"
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/families/sparse_gqa_lists.h"
 #include "ops/divide.h"

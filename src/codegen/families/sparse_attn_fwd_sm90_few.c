@@ -19,7 +19,6 @@
  */
 #include "codegen/families/sparse_attn_fwd.h"
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/families/sparse_gqa_block.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -356,7 +355,8 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
 }
 
 int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
-                                        const struct smelt__arch *arch, struct smelt__plan *plan) {
+                                        const struct smelt__arch *arch, struct smelt__plan *plan,
+                                        struct smelt__message *message) {
     const int keys = (int)smelt__spec_get(spec, "granularity");
     const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
     const int tiles = tiles_of((int)smelt__spec_get(spec, "dqk")) + values;
@@ -366,6 +366,7 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                             .tensor_bytes = BLOCK_TENSOR,
                             .numbers = 1,
                             .weights = 2};
+    (void)message; /* it always has a plan */
     choose_gqa(spec, 0, tiles, values, tiles > FEW_TILES ? PART_TILES_16_HEADS : PART_TILES,
                &choice, plan);
     plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";

@@ -1,12 +1,79 @@
-/* The operator sparse_gqa: sparse attention for grouped heads (docs/operators.md). */
+/* The operator sparse_gqa: sparse attention for grouped heads (docs/operators.md); the families of its main
+ * kernels. */
 #include "codegen/families/sparse_gqa.h"
 
 #include "codegen/families/key_grads_finish.h"
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
-#include "codegen/families/sparse_gqa_block.h"
-#include "codegen/families/sparse_gqa_keys.h"
 #include "codegen/families/sparse_gqa_lists.h"
+#include "codegen/plan/limits.h"
+
+/* ---- the main kernels ------------------------------------------------------------------------ */
+
+static const struct smelt__key fwd_keys[] = {
+    SMELT__GQA_KEY_SHAPE,
+    SMELT__GQA_KEY_SINK,
+    SMELT__GQA_KEY_UNITE,
+    {SMELT__VARIANT_KNOB, SMELT__TUNED},
+    SMELT__GQA_KNOBS_MMA,
+    {SMELT__KNOB("consumers", "warpgroups that compute"), SMELT__AUTO_ONE_OF(2, 3), SMELT__TUNED,
+     .variants = "sm90", .only_with = "granularity=64,128"},
+    {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536), .variants = "sm90",
+     .only_with = "granularity=64,128"},
+    SMELT__GQA_KNOB_PART_TILES,
+    {SMELT__KNOB("item_queries", "queries of an item, whose lists are united; with unite=1"),
+     SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",
+     .only_with = "granularity=1,4,16"},
+    {SMELT__RACECHECK_KNOB},
+};
+
+const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
+    .schema = {.name = "sparse_gqa_fwd",
+               .summary = "forward pass of sparse attention for grouped heads",
+               SMELT__KEYS(fwd_keys),
+               .check = smelt__sparse_gqa_check},
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_fwd_plan_sm90},
+                    {"mma", smelt__sparse_gqa_fwd_plan_mma}),
+};
+
+static const struct smelt__key bwd_keys[] = {
+    SMELT__GQA_KEY_SHAPE,    {SMELT__VARIANT_KNOB, SMELT__TUNED},
+    SMELT__GQA_KNOBS_MMA,    SMELT__GQA_KNOB_PART_TILES,
+    {SMELT__RACECHECK_KNOB},
+};
+
+const struct smelt__kernel_family smelt__sparse_gqa_bwd = {
+    .schema = {.name = "sparse_gqa_bwd",
+               .summary = "dq of sparse attention for grouped heads",
+               SMELT__KEYS(bwd_keys),
+               .check = smelt__sparse_gqa_check},
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_bwd_plan_sm90},
+                    {"mma", smelt__sparse_gqa_bwd_plan_mma}),
+};
+
+static const struct smelt__key by_key_keys[] = {
+    SMELT__GQA_KEY_SHAPE,
+    {SMELT__VARIANT_KNOB, SMELT__TUNED},
+    {SMELT__KNOB("tile_rows", "rows of a tile of queries"), SMELT__AUTO_ONE_OF(16, 32, 48, 64),
+     SMELT__TUNED, .variants = "mma"},
+    {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
+     SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"},
+    {SMELT__KNOB("segment", "queries of an item"), SMELT__AUTO_RANGE(1, 65536),
+     SMELT__TUNED_AT(128, 256, 512), .variants = "sm90", .only_with = "granularity=64,128"},
+    SMELT__GQA_KNOB_PART_TILES,
+    {SMELT__RACECHECK_KNOB},
+};
+
+const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys = {
+    .schema = {.name = "sparse_gqa_bwd_keys",
+               .summary = "dk and dv of sparse attention for grouped heads",
+               SMELT__KEYS(by_key_keys),
+               .check = smelt__sparse_gqa_check},
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_bwd_keys_plan_sm90},
+                    {"mma", smelt__sparse_gqa_bwd_keys_plan_mma}),
+};
+
+/* ---- the operator ---------------------------------------------------------------------------- */
 
 enum { FWD, BWD, BWD_KEYS }; /* members by number */
 
@@ -17,9 +84,14 @@ static const struct smelt__member members[] = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__SPARSE_GQA_HEADS,          SMELT__SPARSE_GQA_WIDTHS,    SMELT__SPARSE_GQA_TOPK,
-    SMELT__SPARSE_GQA_LISTS,          SMELT__SPARSE_GQA_SINK,      {SMELT__PASSES_KEY},
-    SMELT__SPARSE_ATTN_DETERMINISTIC, SMELT__SPARSE_GQA_UNITE_KEY,
+    SMELT__GQA_KEY_HEADS,
+    SMELT__GQA_KEY_WIDTHS,
+    SMELT__GQA_KEY_TOPK,
+    SMELT__GQA_KEY_LISTS,
+    SMELT__GQA_KEY_SINK,
+    {SMELT__PASSES_KEY},
+    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    SMELT__GQA_KEY_UNITE,
 };
 
 /* Gives a kernel of another family the keys of the operator's shape. */

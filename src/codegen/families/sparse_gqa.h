@@ -2,10 +2,89 @@
 #pragma once
 
 #include "codegen/family.h"
+#include "codegen/spec/keys.h"
 
 extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
 extern const struct smelt__kernel_family smelt__sparse_gqa_bwd;      /* dq */
 extern const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys; /* dk, dv */
+extern const struct smelt__kernel_family smelt__sparse_gqa_merge;
+extern const struct smelt__kernel_family smelt__sparse_gqa_sums;
+extern const struct smelt__kernel_family smelt__sparse_gqa_united;
+
+/* ---- keys ------------------------------------------------------------------------------------ */
+
+enum {
+    SMELT__SPARSE_GQA_MOST_GROUP = 64 /* query heads of a KV head */
+};
+
+/* Values of the key `lists`. */
+enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
+
+/* Rows of a table of keys: the shape of every kernel; and the sink. No kernel depends on topk: a call
+ * says how wide its lists are. */
+#define SMELT__GQA_KEY_DQK                                                                         \
+    {                                                                                              \
+        SMELT__REQUIRED("dqk", "width of a query and of a key"),                                   \
+            SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
+    }
+#define SMELT__GQA_KEY_WIDTHS                                                                      \
+    SMELT__GQA_KEY_DQK, {                                                                          \
+        SMELT__REQUIRED("dv", "width of a value, at most dqk"),                                    \
+            SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
+    }
+#define SMELT__GQA_KEY_HEADS                                                                       \
+    {SMELT__DIVIDED("heads", "query heads on this rank, a multiple of kv_heads"),                  \
+     SMELT__RANGE(1, 1024)},                                                                       \
+    {                                                                                              \
+        SMELT__SHARED("kv_heads", "KV heads on this rank"), SMELT__RANGE(1, 1024)                  \
+    }
+#define SMELT__GQA_KEY_LISTS                                                                       \
+    {SMELT__REQUIRED("granularity", "rows of an entry"), SMELT__ONE_OF(1, 4, 16, 64, 128)}, {      \
+        SMELT__OPTIONAL("lists", "shared: one list for all heads; kv: one for each KV head"),      \
+            SMELT__NAMES_2(shared, kv)                                                             \
+    }
+#define SMELT__GQA_KEY_TOPK                                                                        \
+    { SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536) }
+#define SMELT__GQA_KEY_SHAPE SMELT__GQA_KEY_HEADS, SMELT__GQA_KEY_WIDTHS, SMELT__GQA_KEY_LISTS
+#define SMELT__GQA_KEY_SINK                                                                        \
+    {                                                                                              \
+        SMELT__OPTIONAL("sink", "1: a learnt logit per head in the softmax denominator"),          \
+            SMELT__ONE_OF(0, 1)                                                                    \
+    }
+
+/* Of the forward pass. */
+#define SMELT__GQA_KEY_UNITE                                                                       \
+    {                                                                                              \
+        SMELT__OPTIONAL("unite", "1: lists of neighbouring queries may be united"),                \
+            SMELT__ONE_OF(0, 1)                                                                    \
+    }
+
+/* Checks what ranges cannot express: heads are whole groups of at most 64; dv, if it is a key, is
+ * at most dqk. */
+int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* Knobs of variant mma. */
+#define SMELT__GQA_KNOBS_MMA                                                                       \
+    {SMELT__KNOB("block_keys", "rows of one step of the main loop"),                               \
+     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},                            \
+        {SMELT__KNOB("stages", "key blocks in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,     \
+         .variants = "mma"},                                                                       \
+        {SMELT__KNOB("key_groups", "warps that divide a block's keys"),                            \
+         SMELT__AUTO_ONE_OF(1, 2, 4, 8), SMELT__TUNED, .variants = "mma"},                         \
+    {                                                                                              \
+        SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),          \
+            SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
+    }
+
+/* A knob of variant sm90. */
+#define SMELT__GQA_KNOB_PART_TILES                                                                 \
+    {                                                                                              \
+        SMELT__KNOB("part_tiles", "tiles of 64 columns that are filled and freed together"),       \
+            SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",                         \
+                                                       .only_with = "granularity=1,4,16"           \
+    }
+
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 /* The kernels of the forward pass in the order of its expansion. */
 enum smelt__sparse_gqa_forward_kernel {
@@ -37,32 +116,12 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };
 
-/* From this granularity on variant sm90 is block-stationary. */
-enum { SMELT__SPARSE_GQA_BLOCK = 64 };
+/* From this granularity on variant sm90 is block-stationary; then dqk + dv of the kernel of keys is at
+ * most MOST_COLUMNS: a thread has a 128th of dK and dV for 64 keys. */
+enum { SMELT__SPARSE_GQA_BLOCK = 64, SMELT__SPARSE_GQA_MOST_COLUMNS = 320 };
 
 /* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
 enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
-
-/* Knobs of variant mma. */
-#define SMELT__SPARSE_GQA_MMA_KNOBS                                                                \
-    {SMELT__KNOB("block_keys", "rows of one step of the main loop"),                               \
-     SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},                            \
-        {SMELT__KNOB("stages", "key blocks in flight"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,     \
-         .variants = "mma"},                                                                       \
-        {SMELT__KNOB("key_groups", "warps that divide a block's keys"),                            \
-         SMELT__AUTO_ONE_OF(1, 2, 4, 8), SMELT__TUNED, .variants = "mma"},                         \
-    {                                                                                              \
-        SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),          \
-            SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
-    }
-
-/* A knob of variant sm90. */
-#define SMELT__SPARSE_GQA_PART_TILES                                                               \
-    {                                                                                              \
-        SMELT__KNOB("part_tiles", "tiles of 64 columns that are filled and freed together"),       \
-            SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",                         \
-                                                       .only_with = "granularity=1,4,16"           \
-    }
 
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV (0 without the key), GRANULARITY,
@@ -70,17 +129,67 @@ enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
-int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                   struct smelt__plan *plan, struct smelt__message *message);
-int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
-                                          const struct smelt__arch *arch, struct smelt__plan *plan,
-                                          struct smelt__message *message);
-int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                   struct smelt__plan *plan, struct smelt__message *message);
-int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                    struct smelt__plan *plan, struct smelt__message *message);
-/* The same of granularity 1, 4 and 16, which always has a plan. */
-int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
-                                        const struct smelt__arch *arch, struct smelt__plan *plan);
-int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                   struct smelt__plan *plan, struct smelt__message *message);
+#define PLAN(name)                                                                                 \
+    int smelt__sparse_gqa_##name(const struct smelt__spec *spec, const struct smelt__arch *arch,   \
+                                 struct smelt__plan *plan, struct smelt__message *message)
+PLAN(fwd_plan_mma);
+PLAN(bwd_plan_mma);
+PLAN(bwd_keys_plan_mma);
+PLAN(scores_fwd_plan_mma);
+PLAN(bwd_plan_sm90);
+/* Of granularity 64 and 128; of others they call the next two. */
+PLAN(fwd_plan_sm90);
+PLAN(bwd_keys_plan_sm90);
+PLAN(fwd_plan_few);
+PLAN(bwd_keys_plan_few);
+PLAN(merge_plan);
+#undef PLAN
+
+/* ---- block-stationary kernels ---------------------------------------------------------------- */
+
+/* Values of the key `pass` of sparse_gqa_sums. */
+enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };
+
+/* Whether a kernel's spec may get the block-stationary variant sm90 on some architecture. */
+int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec);
+/* Of the backward pass's kernel of keys the widths must fit, too. */
+int smelt__sparse_gqa_columns_fit(const struct smelt__spec *spec);
+int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec);
+
+/* For the launch. */
+struct smelt__sparse_gqa_block_launch {
+    int segment;    /* pairs of an item */
+    int units;      /* of a pair and KV head: eights of its query heads */
+    int box_heads;  /* of a box of q's tensor map */
+    int warpgroups; /* backward: that have sums of dK and dV */
+    int queries;    /* of an item, whose lists are united; 0 or 1: they are not */
+};
+
+static inline const struct smelt__sparse_gqa_block_launch *
+smelt__sparse_gqa_block_launch(const struct smelt__plan *plan) {
+    return (const void *)plan->launch;
+}
+
+/* Whether the lists of a forward kernel's spec are to be united, on some architecture; and whether
+ * there is a kernel for such lists. */
+int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec);
+int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec);
+
+/* For the launch of sparse_gqa_united; zeros: it is never launched. */
+struct smelt__sparse_gqa_united_launch {
+    int tile_entries; /* queries of a tile */
+    int part_entries; /* of a warpgroup */
+};
+
+static inline const struct smelt__sparse_gqa_united_launch *
+smelt__sparse_gqa_united_launch(const struct smelt__plan *plan) {
+    return (const void *)plan->launch;
+}
+
+/* The units of a KV head, eights of its query heads; and the most units of a box, which divide both
+ * a KV head's and a tile's. */
+int smelt__sparse_gqa_units(const struct smelt__spec *spec);
+int smelt__sparse_gqa_box_units(int units);
+
+/* Adds the constants that both kernels have: LIST_HEADS, UNITS. */
+void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan);

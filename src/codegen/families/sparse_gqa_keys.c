@@ -1,10 +1,13 @@
-/* See sparse_gqa_keys.h and sparse_gqa.h. */
-#include "codegen/families/sparse_gqa_keys.h"
-
+/* What sparse_gqa's kernel families share: the check of a spec, names and constants of plans, which kernels
+ * a spec may have; and the two families that sum partial results. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "codegen/families/sparse_gqa.h"
+#include "codegen/plan/limits.h"
+
+enum { UNIT_HEADS = 8, TILE_UNITS = 8, MOST_UNITED_VALUES = 256 };
 
 int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message) {
     const int64_t heads = smelt__spec_get(spec, "heads"),
@@ -59,3 +62,134 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
     smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
                     "1: has programmatic dependent launch");
 }
+
+/* ---- block-stationary kernels ---------------------------------------------------------------- */
+
+int smelt__sparse_gqa_units(const struct smelt__spec *spec) {
+    const int group = (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
+    return (group + UNIT_HEADS - 1) / UNIT_HEADS;
+}
+
+int smelt__sparse_gqa_box_units(int units) {
+    int box = TILE_UNITS;
+    while (units % box != 0)
+        box /= 2;
+    return box;
+}
+
+void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const int shared = smelt__spec_get(spec, "lists") == SMELT__SPARSE_GQA_SHARED;
+    smelt__plan_add(plan, "LIST_HEADS", shared ? (int)smelt__spec_get(spec, "kv_heads") : 1,
+                    SMELT__DERIVED, "KV heads that share a list");
+    smelt__plan_add(plan, "UNITS", smelt__sparse_gqa_units(spec), SMELT__DERIVED,
+                    "eights of a KV head's query heads");
+}
+
+int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec) {
+    const int64_t variant = smelt__spec_get(spec, "variant");
+    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
+           (variant == SMELT__AUTO || strcmp(smelt__spec_choice(spec, "variant"), "sm90") == 0);
+}
+
+int smelt__sparse_gqa_columns_fit(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "dqk") + smelt__spec_get(spec, "dv") <=
+           SMELT__SPARSE_GQA_MOST_COLUMNS;
+}
+
+int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
+    return smelt__sparse_gqa_may_be_block(spec) && smelt__sparse_gqa_columns_fit(spec);
+}
+
+/* Whether sparse_gqa_united has a plan: its two warpgroups have registers for MOST_UNITED_VALUES scores
+ * and output columns of a row. */
+int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
+           TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
+           smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
+}
+
+int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec) {
+    return smelt__sparse_gqa_may_be_block(spec) && smelt__spec_get(spec, "unite") &&
+           smelt__sparse_gqa_can_unite(spec);
+}
+
+/* ---- sums of partial results ------------------------------------------------------------------
+ * sparse_gqa_merge combines those of the block-stationary forward kernel; sparse_gqa_sums adds those of
+ * the backward one, in a fixed order. */
+
+enum {
+    THREADS = 256,
+    KEY_THREADS = 128, /* of pass keys: of a warpgroup of the other kernel */
+    WIDE = 128,        /* columns up to which a thread's sums leave registers for */
+    BLOCKS = 2,        /* of a multiprocessor: bound by memory */
+    KEY_BLOCKS = 8,
+    BLOCKS_WIDE = 1, /* else */
+};
+
+static const struct smelt__key merge_keys[] = {
+    SMELT__GQA_KEY_SHAPE,
+    SMELT__GQA_KEY_SINK,
+    SMELT__GQA_KEY_UNITE,
+};
+
+int smelt__sparse_gqa_merge_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                 struct smelt__plan *plan, struct smelt__message *message) {
+    const int dv = (int)smelt__spec_get(spec, "dv");
+    const int unites =
+        smelt__spec_key(spec->schema, "unite") >= 0 && smelt__spec_get(spec, "unite");
+    (void)arch, (void)message; /* every architecture has it */
+    plan->template_name = "sparse_gqa_merge.cu";
+    smelt__sparse_gqa_name(spec, plan);
+    smelt__sparse_gqa_block_constants(spec, plan);
+    smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "of a partial result");
+    smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__FROM_SPEC,
+                    "1: a logit per head in the denominator");
+    smelt__plan_add(plan, "UNITES", unites, SMELT__FROM_SPEC, "1: lists may be united");
+    smelt__plan_set_threads(plan, THREADS, dv <= WIDE ? BLOCKS : BLOCKS_WIDE);
+    plan->persistent = 1;
+    return 0;
+}
+
+const struct smelt__kernel_family smelt__sparse_gqa_merge = {
+    .schema = {.name = "sparse_gqa_merge",
+               .summary = "combines sparse_gqa's partial results of blocks of keys",
+               SMELT__KEYS(merge_keys),
+               .check = smelt__sparse_gqa_check},
+    SMELT__VARIANTS({"merge", smelt__sparse_gqa_merge_plan}),
+};
+
+static const struct smelt__key sums_keys[] = {
+    {SMELT__REQUIRED("pass", "queries: dq from partial results of blocks; keys: dk and dv from "
+                             "those of queries"),
+     SMELT__NAMES_2(queries, keys)},
+    SMELT__GQA_KEY_SHAPE,
+};
+
+static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                     struct smelt__plan *plan, struct smelt__message *message) {
+    const int of_keys = smelt__spec_get(spec, "pass") == SMELT__GQA_SUMS_KEYS;
+    const int dqk = (int)smelt__spec_get(spec, "dqk");
+    (void)arch, (void)message; /* every architecture has both */
+    plan->variant = smelt__spec_choice(spec, "pass");
+    plan->template_name = of_keys ? "sparse_gqa_sums.keys.cu" : "sparse_gqa_sums.queries.cu";
+    smelt__sparse_gqa_name(spec, plan);
+    smelt__sparse_gqa_block_constants(spec, plan);
+    smelt__plan_add(plan, "COLUMNS", dqk, SMELT__DERIVED, "of a partial result of a query");
+    smelt__plan_add(plan, "BLOCK_KEYS", (int)smelt__spec_get(spec, "granularity"), SMELT__DERIVED,
+                    "keys of a block");
+    smelt__plan_set_threads(plan, of_keys ? KEY_THREADS : THREADS,
+                            of_keys       ? KEY_BLOCKS
+                            : dqk <= WIDE ? BLOCKS
+                                          : BLOCKS_WIDE);
+    plan->persistent = !of_keys;
+    return 0;
+}
+
+const struct smelt__kernel_family smelt__sparse_gqa_sums = {
+    .schema = {.name = "sparse_gqa_sums",
+               .summary = "adds partial gradients of sparse_gqa",
+               SMELT__KEYS(sums_keys),
+               .check = smelt__sparse_gqa_check},
+    /* Both passes; a plan is named after its pass. */
+    SMELT__VARIANTS({"sums", plan_sums}),
+};

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "codegen/families/sparse_gqa_keys.h"
+#include "codegen/families/sparse_gqa.h"
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
@@ -21,7 +21,7 @@ static const struct smelt__key keys[] = {
                      "count: pairs of each list; scan: where they begin; fill: writes them; unite: "
                      "of tiles of queries"),
      SMELT__NAMES_4(count, scan, fill, unite)},
-    SMELT__SPARSE_GQA_UNITE_KEY,
+    SMELT__GQA_KEY_UNITE,
 };
 
 static void add_scan(struct smelt__plan *plan) {

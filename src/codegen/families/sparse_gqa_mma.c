@@ -1,6 +1,6 @@
 /*
- * The plans of variant mma of sparse_gqa_fwd, sparse_gqa_bwd and sparse_gqa_scores_fwd. The comments at
- * the heads of templates/<family>.mma.cu explain the numbers.
+ * The plans of variant mma of sparse_gqa_fwd, sparse_gqa_bwd, sparse_gqa_scores_fwd and, further down,
+ * sparse_gqa_bwd_keys. The comments at the heads of templates/<family>.mma.cu explain the numbers.
  *
  * The rule. A warp has one m16 tile of a group's heads and keeps O or dq of it in registers; the warps
  * that a tile leaves divide the keys. Of the shapes below the first is taken that fits, with three
@@ -212,4 +212,125 @@ int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
                                           const struct smelt__arch *arch, struct smelt__plan *plan,
                                           struct smelt__message *message) {
     return plan_mma(spec, arch, TARGET, plan, message);
+}
+
+/* ---- sparse_gqa_bwd_keys -------------------------------------------------------------------------
+ * The rule. As many keys of an item and rows of a tile as fit, 64 of each at most: each tile of queries
+ * is read once for all keys of an item. Eight warps, four for a single tile of keys. */
+
+enum {
+    MOST_KEYS = 64,           /* of an item */
+    MOST_TILE_ROWS = 64,      /* of a tile */
+    UNIT_VALUES = 16 * 32,    /* of a gradient, that a warp computes */
+    KEY_OTHER_REGISTERS = 80, /* addresses, loop state, a unit's scores and dP */
+    HOPPER = 9,               /* the first with vector reductions */
+    UNIT_UNROLL = 2,
+    KEY_STAGES = 2
+};
+
+struct key_choice {
+    int dqk, dv, padded_heads;
+    int block_keys, tile_rows, warps, blocks;
+};
+
+static int tile_queries(const struct key_choice *choice) {
+    return choice->tile_rows < choice->padded_heads ? 1 : choice->tile_rows / choice->padded_heads;
+}
+
+static void add_key_regions(const struct key_choice *choice, struct smelt__plan *plan) {
+    const int rows = choice->tile_rows, block = choice->block_keys;
+    plan->region_count = 0;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->dqk), TILE_ALIGNMENT,
+                           "the item's keys");
+    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->dv), TILE_ALIGNMENT,
+                           "their values");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", KEY_STAGES * rows * row_bytes(choice->dqk),
+                           TILE_ALIGNMENT, "tiles of queries");
+    smelt__plan_add_region(plan, "GRAD_OFFSET", KEY_STAGES * rows * row_bytes(choice->dv),
+                           TILE_ALIGNMENT, "tiles of dO");
+    smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * (block < 32 ? 128 : block * 4),
+                           TILE_ALIGNMENT, "P and dS of a tile");
+    smelt__plan_add_region(plan, "STATISTICS_OFFSET", KEY_STAGES * rows * 8, SMALL_ALIGNMENT,
+                           "base and delta of a tile's rows");
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET", 3 * tile_queries(choice) * 16, SMALL_ALIGNMENT,
+                           "queries of the tiles to come");
+    smelt__plan_add_region(plan, "ROWS_OFFSET", block * 4, SMALL_ALIGNMENT,
+                           "the item's row numbers");
+    smelt__plan_add_region(plan, "REACH_OFFSET", choice->warps * 4, SMALL_ALIGNMENT,
+                           "rows that each warp's queries read");
+}
+
+/* An estimate: this warp's units of dk and dv. */
+static int key_registers_needed(const struct key_choice *choice) {
+    const int units = choice->block_keys * (choice->dqk + choice->dv) / UNIT_VALUES;
+    return (units + choice->warps - 1) / choice->warps * (UNIT_VALUES / WARP) + KEY_OTHER_REGISTERS;
+}
+
+/* Rows of whole queries, or whole parts of one. */
+static int rows_legal(const struct key_choice *choice) {
+    return choice->tile_rows % choice->padded_heads == 0 ||
+           choice->padded_heads % choice->tile_rows == 0;
+}
+
+static int choose_tile_rows(struct key_choice *choice, const struct smelt__spec *spec,
+                            const struct smelt__arch *arch, struct smelt__plan *scratch,
+                            struct smelt__misses *misses) {
+    const int wanted = smelt__spec_knob(spec, "tile_rows", 0);
+    for (choice->tile_rows = MOST_TILE_ROWS; choice->tile_rows >= TILE; choice->tile_rows -= TILE) {
+        if ((wanted && wanted != choice->tile_rows) || !rows_legal(choice))
+            continue;
+        add_key_regions(choice, scratch);
+        if (smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, scratch->shared_bytes,
+                               key_registers_needed(choice), misses))
+            return 1;
+    }
+    return 0;
+}
+
+static int choose_keys(struct key_choice *choice, const struct smelt__spec *spec,
+                       const struct smelt__arch *arch, struct smelt__plan *scratch,
+                       struct smelt__misses *misses) {
+    const int blocks = smelt__spec_knob(spec, "blocks", 0);
+    const int granularity = (int)smelt__spec_get(spec, "granularity");
+    const int most = granularity < TILE ? TILE : granularity < MOST_KEYS ? granularity : MOST_KEYS;
+    for (choice->block_keys = most; choice->block_keys >= TILE; choice->block_keys /= 2) {
+        choice->warps = choice->block_keys > TILE ? 8 : 4;
+        for (choice->blocks = blocks ? blocks : 2; choice->blocks >= 1;
+             choice->blocks = blocks ? 0 : choice->blocks - 1)
+            if (choose_tile_rows(choice, spec, arch, scratch, misses))
+                return 1;
+    }
+    return 0;
+}
+
+int smelt__sparse_gqa_bwd_keys_plan_mma(const struct smelt__spec *spec,
+                                        const struct smelt__arch *arch, struct smelt__plan *plan,
+                                        struct smelt__message *message) {
+    struct smelt__misses misses = SMELT__NO_MISSES;
+    const int group = (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
+    struct key_choice choice = {.dqk = (int)smelt__spec_get(spec, "dqk"),
+                                .dv = (int)smelt__spec_get(spec, "dv"),
+                                .padded_heads = (group + TILE - 1) / TILE * TILE};
+    if (!choose_keys(&choice, spec, arch, plan, &misses)) {
+        smelt__misses_explain(&misses, spec, arch, "fewer tile_rows or blocks", "fewer blocks",
+                              "tile_rows must be whole queries or whole parts of one", message);
+        return -1;
+    }
+    const struct smelt__plan_row constants[] = {
+        {"TILE_ROWS", "tile_rows", choice.tile_rows, "rows of a tile of queries"},
+        {"STAGES", NULL, KEY_STAGES, "tiles of queries in shared memory"},
+        {"BLOCK_KEYS", NULL, choice.block_keys, "keys of an item"},
+        {"PADDED_HEADS", NULL, choice.padded_heads, "rows of a query: its group's heads, padded"},
+        {"WARPS", NULL, choice.warps, "of a thread block"},
+        {"UNIT_UNROLL", NULL, UNIT_UNROLL, "k-steps of dk and dv unrolled"},
+        {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
+         "1: four sums are added at once"},
+    };
+    plan->template_name = "sparse_gqa_bwd_keys.mma.cu";
+    smelt__sparse_gqa_name(spec, plan);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    add_key_regions(&choice, plan);
+    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
+    plan->persistent = 1;
+    return 0;
 }

@@ -1,13 +1,12 @@
 /* The operator sparse_gqa_scores: attention's probabilities at the entries of grouped heads' lists
  * (docs/operators.md). One kernel, for every topk and with or without a sink. */
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/families/sparse_gqa_keys.h"
 
 static const struct smelt__key kernel_keys[] = {
-    SMELT__SPARSE_GQA_HEADS,
-    SMELT__SPARSE_GQA_DQK,
-    SMELT__SPARSE_GQA_LISTS,
-    SMELT__SPARSE_GQA_MMA_KNOBS,
+    SMELT__GQA_KEY_HEADS,
+    SMELT__GQA_KEY_DQK,
+    SMELT__GQA_KEY_LISTS,
+    SMELT__GQA_KNOBS_MMA,
 };
 
 static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
@@ -19,8 +18,8 @@ static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__SPARSE_GQA_HEADS, SMELT__SPARSE_GQA_DQK,  SMELT__SPARSE_GQA_TOPK,
-    SMELT__SPARSE_GQA_LISTS, SMELT__SPARSE_GQA_SINK,
+    SMELT__GQA_KEY_HEADS, SMELT__GQA_KEY_DQK,  SMELT__GQA_KEY_TOPK,
+    SMELT__GQA_KEY_LISTS, SMELT__GQA_KEY_SINK,
 };
 
 static const struct smelt__preset_row presets[] = {

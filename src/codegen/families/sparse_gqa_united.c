@@ -9,8 +9,6 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/families/sparse_gqa_block.h"
-#include "codegen/families/sparse_gqa_keys.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -29,8 +27,8 @@ enum {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__SPARSE_GQA_SHAPE,
-    SMELT__SPARSE_GQA_SINK,
+    SMELT__GQA_KEY_SHAPE,
+    SMELT__GQA_KEY_SINK,
     {SMELT__RACECHECK_KNOB},
 };
 
