@@ -56,3 +56,15 @@ DEVICE int find_query(const struct sparse_gqa_united_params *params, const struc
     }
     return query >= 0 && query < params->work.batches * params->work.tokens ? query : -1;
 }
+
+/* How many keys a query may read. */
+DEVICE int find_limit(const struct sparse_gqa_united_params *params, int query) {
+    const struct work_params *const work = &params->work;
+    if (!params->lists.limit || query < 0) {
+        return work->rows;
+    }
+    const int batch = query_batch(work, query), token = query - batch * work->tokens;
+    return minimum(params->lists.limit[batch * params->lists.limit_batch_stride +
+                                       token * params->lists.limit_token_stride],
+                   work->rows);
+}

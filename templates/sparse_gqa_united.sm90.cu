@@ -31,6 +31,7 @@
  *   KEYS    [STAGES][KEY_TILES][BLOCK_KEYS] rows
  *   VALUES  [STAGES][VALUE_TILES][BLOCK_KEYS] rows
  *   STEPS   [STAGES] struct step, of the block whose K is there
+ *   ITEMS   [Q_BUFFERS] struct posted_item, of the item whose Q is there
  *
  * Barriers (parity counts uses; buffers are used cyclically):
  *   barrier                           count          arrives                        waits
@@ -52,23 +53,15 @@ struct part_rows {
     float maximum[2], sum[2]; /* of the exponentials, in powers of two */
 };
 
-DEVICE struct part_rows find_rows(const struct sparse_gqa_united_params *params,
-                                  const struct tile_item *item, int consumer) {
+DEVICE struct part_rows find_rows(const struct posted_item *item, int consumer) {
     struct part_rows rows;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
         const int unit = (int)(threadIdx.x % WARPGROUP / 32 * 2) + r;
         const int entry = consumer * PART_ENTRIES + unit / UNITS;
-        rows.query[r] = find_query(params, item, entry);
+        rows.query[r] = item->query[entry];
+        rows.limit[r] = item->limit[entry];
         rows.bit[r] = 1u << entry;
-        rows.limit[r] = params->work.rows;
-        if (params->lists.limit && rows.query[r] >= 0) {
-            const int batch = query_batch(&params->work, rows.query[r]);
-            const int token = rows.query[r] - batch * params->work.tokens;
-            rows.limit[r] = minimum(params->lists.limit[batch * params->lists.limit_batch_stride +
-                                                        token * params->lists.limit_token_stride],
-                                    params->work.rows);
-        }
         rows.maximum[r] = MINUS_INFINITY;
         rows.sum[r] = 0.0f;
     }
@@ -272,22 +265,23 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
 
 DEVICE void run_consumer(const struct sparse_gqa_united_params *params, int consumer) {
     struct ring_place queries = {0, 0}, buffer = {0, 0};
-    int number = (int)blockIdx.x;
     for (;;) {
-        const struct tile_item item = next_item(params, &number);
-        if (item.blocks == 0) {
+        mbarrier_wait(barrier_at((u32)(Q_FULL + queries.index)), queries.parity);
+        const struct posted_item *const item = item_at(queries.index);
+        const int blocks = item->blocks;
+        if (blocks == 0) {
             return;
         }
-        struct part_rows rows = find_rows(params, &item, consumer);
+        const int kv_head = item->kv_head;
+        struct part_rows rows = find_rows(item, consumer);
         float o[OUTPUT_VALUES];
 #pragma unroll
         for (int i = 0; i < OUTPUT_VALUES; ++i) {
             o[i] = 0.0f;
         }
-        mbarrier_wait(barrier_at((u32)(Q_FULL + queries.index)), queries.parity);
-        run_blocks(params, item.blocks, o, &rows, queries.index, &buffer, consumer);
+        run_blocks(params, blocks, o, &rows, queries.index, &buffer, consumer);
         ring_advance(&queries, Q_BUFFERS);
-        store_rows(params, o, &rows, item.kv_head);
+        store_rows(params, o, &rows, kv_head);
     }
 }
 

@@ -11,15 +11,23 @@
 /* The producer's warps of sparse_gqa_united.sm90.cu: one copies Q and K, the other V, so that neither
  * waits for a buffer of the other's. */
 
-/* Copies the tile's Q once the buffer is free. Lane i has the query of unit i % 8 of consumer i / 8. */
+/* Copies the tile's Q once the buffer is free, and says what the tile is. Lane i has the query of unit
+ * i % 8 of consumer i / 8. */
 DEVICE void load_queries(const struct sparse_gqa_united_params *params,
                          const struct tile_item *item, const struct item *place, int query,
                          const struct ring_place *buffer) {
     const int lane = (int)threadIdx.x % 32;
     const u32 full = barrier_at((u32)(Q_FULL + buffer->index));
+    struct posted_item *const posted = item_at(buffer->index);
     mbarrier_wait(barrier_at((u32)(Q_EMPTY + buffer->index)), buffer->parity ^ 1);
     if (lane == 0) {
+        posted->blocks = item->blocks;
+        posted->kv_head = item->kv_head;
         mbarrier_expect(full, CONSUMERS * QUERY_BYTES);
+    }
+    if (lane < CONSUMERS * 8 && lane % UNITS == 0) {
+        posted->query[lane / UNITS] = query;
+        posted->limit[lane / UNITS] = find_limit(params, query);
     }
     __syncwarp((u32)ALL_LANES);
     for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
@@ -72,6 +80,15 @@ DEVICE void load_blocks(const struct sparse_gqa_united_params *params, const str
     }
 }
 
+/* Says that there is no further item. */
+DEVICE void post_end(const struct ring_place *buffer) {
+    mbarrier_wait(barrier_at((u32)(Q_EMPTY + buffer->index)), buffer->parity ^ 1);
+    if (threadIdx.x % 32 == 0) {
+        item_at(buffer->index)->blocks = 0;
+    }
+    arrive_warp(barrier_at((u32)(Q_FULL + buffer->index)), 1);
+}
+
 DEVICE void run_producer(const struct sparse_gqa_united_params *params, bool keys) {
     struct ring_place queries = {0, 0}, buffer = {0, 0};
     const int lane = (int)threadIdx.x % 32;
@@ -79,6 +96,9 @@ DEVICE void run_producer(const struct sparse_gqa_united_params *params, bool key
     for (;;) {
         const struct tile_item item = next_item(params, &number);
         if (item.blocks == 0) {
+            if (keys) {
+                post_end(&queries);
+            }
             return;
         }
         const int query = lane < CONSUMERS * 8 ? find_query(params, &item, lane / UNITS) : -1;

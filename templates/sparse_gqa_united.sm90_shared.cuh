@@ -26,6 +26,18 @@ struct step {
     int first_key;
 };
 
+/* An item whose Q is in a buffer. */
+struct posted_item {
+    int blocks; /* 0: there is no further item */
+    int kv_head;
+    int query[TILE_ENTRIES]; /* -1: there is none */
+    int limit[TILE_ENTRIES]; /* keys that it may read */
+};
+
+DEVICE struct posted_item *item_at(int buffer) {
+    return (struct posted_item *)(arena + ITEMS_OFFSET) + buffer;
+}
+
 DEVICE struct step *step_at(int buffer) {
     return (struct step *)(arena + STEPS_OFFSET) + buffer;
 }

@@ -33,7 +33,7 @@ static const struct smelt__key keys[] = {
 };
 
 struct choice {
-    int dqk, dv, block_keys;
+    int dqk, dv, block_keys, units;
     int queries, buffers; /* buffers of Q; of K and V */
 };
 
@@ -53,6 +53,9 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            ALIGNMENT, "buffers: its values");
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
                            "buffers: what the block is");
+    smelt__plan_add_region(plan, "ITEMS_OFFSET",
+                           choice->queries * (2 + 2 * CONSUMERS * TILE_UNITS / choice->units) * 4,
+                           4, "buffers: what the item is");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET",
                            (2 * choice->queries + 4 * choice->buffers) * BARRIER_BYTES, 8,
                            "mbarriers");
@@ -65,6 +68,7 @@ static void choose(const struct smelt__spec *spec, const struct smelt__arch *arc
     choice->dqk = (int)smelt__spec_get(spec, "dqk");
     choice->dv = (int)smelt__spec_get(spec, "dv");
     choice->block_keys = (int)smelt__spec_get(spec, "granularity");
+    choice->units = smelt__sparse_gqa_units(spec);
     choice->queries = choice->buffers = 1;
     for (int i = 0; i < MOST_BUFFERS; i++) {
         int *const more = i == 2 ? &choice->queries : &choice->buffers;
