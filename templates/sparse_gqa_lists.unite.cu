@@ -125,14 +125,22 @@ struct tally {
 
 /* The place of a block in the united list, `rank` among those of the same parts. A block of one part
  * is followed by one of the other, so that both parts have work. These pairs are spread evenly among the
- * blocks of both, since a pair takes twice as many copies. */
+ * blocks of both, since a pair takes twice as many copies. Up to LEAD blocks of the first part begin the
+ * list, and as many of the other end it: so one part begins the next tile while the other ends this one. */
 DEVICE int place_of(const struct tally *total, int parts, int rank) {
-    const int both = total->of[BOTH], pairs = minimum(total->of[1], total->of[2]);
+    enum { LEAD = 2 };
+    const int lead = minimum(minimum(total->of[1], total->of[2]), LEAD);
+    const int both = total->of[BOTH], own = parts == 1 ? rank - lead : rank;
+    const int pairs = minimum(total->of[1], total->of[2]) - lead;
     if (parts == BOTH) {
-        return rank + 2 * minimum(pairs, ((rank + 1) * (pairs + 1) - 1) / both);
+        return lead + rank + 2 * minimum(pairs, ((rank + 1) * (pairs + 1) - 1) / both);
     }
-    return rank < pairs ? (rank + 1) * both / (pairs + 1) + 2 * rank + parts - 1
-                        : both + pairs + rank;
+    if (own < 0) {
+        return rank;
+    }
+    return own < pairs  ? lead + (own + 1) * both / (pairs + 1) + 2 * own + parts - 1
+           : parts == 1 ? both + pairs + rank
+                        : both + total->of[1] + rank;
 }
 
 /* Whether a list names a block twice. By a warp. */

@@ -31,13 +31,13 @@
  *   KEYS    [STAGES][KEY_TILES][BLOCK_KEYS] rows
  *   VALUES  [STAGES][VALUE_TILES][BLOCK_KEYS] rows
  *   STEPS   [STAGES] struct step, of the block whose K is there
- *   ITEMS   [Q_BUFFERS] struct posted_item, of the item whose Q is there
+ *   ITEMS   [Q_BUFFERS][CONSUMERS] struct posted_item, of the item whose Q is there
  *
  * Barriers (parity counts uses; buffers are used cyclically):
  *   barrier                           count          arrives                        waits
- *   Q_FULL[q], K_FULL[b], V_FULL[b]   1              producer, with the bytes       consumers
- *   Q_EMPTY[q]                        4 * CONSUMERS  consumers: warps, the item's   producer
- *                                                    last Q K^T complete
+ *   Q_FULL[q][c], K_FULL[b], V_FULL[b]  1            producer, with the bytes       consumers
+ *   Q_EMPTY[q][c]                     4              the consumer's warps, the      producer
+ *                                                    item's last Q K^T complete
  *   K_EMPTY[b], V_EMPTY[b]            4 * CONSUMERS  consumers: warps, Q K^T or     producer
  *                                                    P V complete, or skipped
  * (Counts are of warps: common/warp_arrival.cuh.)
@@ -59,8 +59,8 @@ DEVICE struct part_rows find_rows(const struct posted_item *item, int consumer) 
     for (int r = 0; r < 2; ++r) {
         const int unit = (int)(threadIdx.x % WARPGROUP / 32 * 2) + r;
         const int entry = consumer * PART_ENTRIES + unit / UNITS;
-        rows.query[r] = item->query[entry];
-        rows.limit[r] = item->limit[entry];
+        rows.query[r] = item->query[unit / UNITS];
+        rows.limit[r] = item->limit[unit / UNITS];
         rows.bit[r] = 1u << entry;
         rows.maximum[r] = MINUS_INFINITY;
         rows.sum[r] = 0.0f;
@@ -151,11 +151,11 @@ DEVICE void release(u32 barriers, int buffer) {
     arrive_warp(barrier_at(barriers + (u32)buffer), 1);
 }
 
-/* Releases a buffer of K, after the item's last block that of Q, too. */
-DEVICE void release_keys(int buffer, int queries, bool is_last) {
+/* Releases a buffer of K, after the item's last block the consumer's Q, too. */
+DEVICE void release_keys(int buffer, int queries, int consumer, bool is_last) {
     release(K_EMPTY, buffer);
     if (is_last) {
-        release(Q_EMPTY, queries);
+        arrive_warp(query_barrier(Q_EMPTY, queries, consumer), 1);
     }
 }
 
@@ -188,7 +188,7 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
                 add_values(o, p, &last);
                 last.index = -1;
             }
-            release_keys(buffer->index, queries, i + 1 == blocks);
+            release_keys(buffer->index, queries, consumer, i + 1 == blocks);
             mbarrier_wait(barrier_at((u32)(V_FULL + buffer->index)), buffer->parity);
             release(V_EMPTY, buffer->index);
             continue;
@@ -198,14 +198,14 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
             issue_scores(s, query, keys_at(buffer->index));
             issue_output(o, p, values_at(last.index), 1);
             wgmma_wait_1();
-            release_keys(buffer->index, queries, i + 1 == blocks);
+            release_keys(buffer->index, queries, consumer, i + 1 == blocks);
             compute_block(s, rows, &step, factor, scale_log2);
             wgmma_wait_0();
             release(V_EMPTY, last.index);
         } else {
             issue_scores(s, query, keys_at(buffer->index));
             wgmma_wait_0();
-            release_keys(buffer->index, queries, i + 1 == blocks);
+            release_keys(buffer->index, queries, consumer, i + 1 == blocks);
             compute_block(s, rows, &step, factor, scale_log2);
         }
         rescale(o, factor);
@@ -266,8 +266,8 @@ DEVICE void store_rows(const struct sparse_gqa_united_params *params, const floa
 DEVICE void run_consumer(const struct sparse_gqa_united_params *params, int consumer) {
     struct ring_place queries = {0, 0}, buffer = {0, 0};
     for (;;) {
-        mbarrier_wait(barrier_at((u32)(Q_FULL + queries.index)), queries.parity);
-        const struct posted_item *const item = item_at(queries.index);
+        mbarrier_wait(query_barrier(Q_FULL, queries.index, consumer), queries.parity);
+        const struct posted_item *const item = item_at(queries.index, consumer);
         const int blocks = item->blocks;
         if (blocks == 0) {
             return;

@@ -11,31 +11,31 @@
 /* The producer's warps of sparse_gqa_united.sm90.cu: one copies Q and K, the other V, so that neither
  * waits for a buffer of the other's. */
 
-/* Copies the tile's Q once the buffer is free, and says what the tile is. Lane i has the query of unit
- * i % 8 of consumer i / 8. */
+/* Copies the tile's Q, each consumer's once its buffer is free, and says what the tile is. Lane i has the
+ * query of unit i % 8 of consumer i / 8. */
 DEVICE void load_queries(const struct sparse_gqa_united_params *params,
                          const struct tile_item *item, const struct item *place, int query,
                          const struct ring_place *buffer) {
-    const int lane = (int)threadIdx.x % 32;
-    const u32 full = barrier_at((u32)(Q_FULL + buffer->index));
-    struct posted_item *const posted = item_at(buffer->index);
-    mbarrier_wait(barrier_at((u32)(Q_EMPTY + buffer->index)), buffer->parity ^ 1);
-    if (lane == 0) {
-        posted->blocks = item->blocks;
-        posted->kv_head = item->kv_head;
-        mbarrier_expect(full, CONSUMERS * QUERY_BYTES);
-    }
-    if (lane < CONSUMERS * 8 && lane % UNITS == 0) {
-        posted->query[lane / UNITS] = query;
-        posted->limit[lane / UNITS] = find_limit(params, query);
-    }
-    __syncwarp((u32)ALL_LANES);
+    const int lane = (int)threadIdx.x % 32, limit = find_limit(params, query);
     for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+        const u32 full = query_barrier(Q_FULL, buffer->index, consumer);
+        struct posted_item *const posted = item_at(buffer->index, consumer);
         const int2 pair = {__shfl_sync((u32)ALL_LANES, query, consumer * 8 + lane % 8), 0};
+        mbarrier_wait(query_barrier(Q_EMPTY, buffer->index, consumer), buffer->parity ^ 1);
+        if (lane == 0) {
+            posted->blocks = item->blocks;
+            posted->kv_head = item->kv_head;
+            mbarrier_expect(full, QUERY_BYTES);
+        }
+        if (lane / 8 == consumer && lane % UNITS == 0) {
+            posted->query[lane % 8 / UNITS] = query;
+            posted->limit[lane % 8 / UNITS] = limit;
+        }
+        __syncwarp((u32)ALL_LANES);
         load_rows(&params->items, &params->q_map, place, 0, pair,
                   shared_address(query_at(buffer->index, consumer)), KEY_TILES, full);
+        arrive_warp(full, 1);
     }
-    arrive_warp(full, 1);
 }
 
 /* Copies a part of a block, K or V, once its buffer is free. `chunks`: of 16 bytes of a row. */
@@ -82,11 +82,13 @@ DEVICE void load_blocks(const struct sparse_gqa_united_params *params, const str
 
 /* Says that there is no further item. */
 DEVICE void post_end(const struct ring_place *buffer) {
-    mbarrier_wait(barrier_at((u32)(Q_EMPTY + buffer->index)), buffer->parity ^ 1);
-    if (threadIdx.x % 32 == 0) {
-        item_at(buffer->index)->blocks = 0;
+    for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
+        mbarrier_wait(query_barrier(Q_EMPTY, buffer->index, consumer), buffer->parity ^ 1);
+        if (threadIdx.x % 32 == 0) {
+            item_at(buffer->index, consumer)->blocks = 0;
+        }
+        arrive_warp(query_barrier(Q_FULL, buffer->index, consumer), 1);
     }
-    arrive_warp(barrier_at((u32)(Q_FULL + buffer->index)), 1);
 }
 
 DEVICE void run_producer(const struct sparse_gqa_united_params *params, bool keys) {

@@ -12,8 +12,8 @@ enum {
 /* mbarriers, as indices into BARRIERS. */
 enum {
     Q_FULL = 0,
-    Q_EMPTY = Q_FULL + Q_BUFFERS,
-    K_FULL = Q_EMPTY + Q_BUFFERS,
+    Q_EMPTY = Q_FULL + Q_BUFFERS * CONSUMERS,
+    K_FULL = Q_EMPTY + Q_BUFFERS * CONSUMERS,
     K_EMPTY = K_FULL + STAGES,
     V_FULL = K_EMPTY + STAGES,
     V_EMPTY = V_FULL + STAGES,
@@ -26,16 +26,21 @@ struct step {
     int first_key;
 };
 
-/* An item whose Q is in a buffer. */
+/* A consumer's part of an item whose Q is in a buffer. */
 struct posted_item {
     int blocks; /* 0: there is no further item */
     int kv_head;
-    int query[TILE_ENTRIES]; /* -1: there is none */
-    int limit[TILE_ENTRIES]; /* keys that it may read */
+    int query[PART_ENTRIES]; /* -1: there is none */
+    int limit[PART_ENTRIES]; /* keys that it may read */
 };
 
-DEVICE struct posted_item *item_at(int buffer) {
-    return (struct posted_item *)(arena + ITEMS_OFFSET) + buffer;
+DEVICE struct posted_item *item_at(int buffer, int consumer) {
+    return (struct posted_item *)(arena + ITEMS_OFFSET) + buffer * CONSUMERS + consumer;
+}
+
+/* Q_FULL or Q_EMPTY of a consumer. */
+DEVICE u32 query_barrier(int barriers, int buffer, int consumer) {
+    return barrier_at((u32)(barriers + buffer * CONSUMERS + consumer));
 }
 
 DEVICE struct step *step_at(int buffer) {
@@ -59,7 +64,8 @@ DEVICE void initialise_barriers(void) {
         for (int i = 0; i < ALL_BARRIERS; ++i) {
             const bool full =
                 i < Q_EMPTY || (i >= K_FULL && i < K_EMPTY) || (i >= V_FULL && i < V_EMPTY);
-            mbarrier_init(barrier_at((u32)i), (full ? 1 : 4 * CONSUMERS) * WARP_ARRIVALS);
+            const int consumers = i < K_FULL ? 1 : CONSUMERS;
+            mbarrier_init(barrier_at((u32)i), (full ? 1 : 4 * consumers) * WARP_ARRIVALS);
         }
         mbarrier_fence_init();
     }

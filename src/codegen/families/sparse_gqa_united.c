@@ -54,11 +54,11 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
                            "buffers: what the block is");
     smelt__plan_add_region(plan, "ITEMS_OFFSET",
-                           choice->queries * (2 + 2 * CONSUMERS * TILE_UNITS / choice->units) * 4,
+                           choice->queries * CONSUMERS * (2 + 2 * TILE_UNITS / choice->units) * 4,
                            4, "buffers: what the item is");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET",
-                           (2 * choice->queries + 4 * choice->buffers) * BARRIER_BYTES, 8,
-                           "mbarriers");
+                           (2 * CONSUMERS * choice->queries + 4 * choice->buffers) * BARRIER_BYTES,
+                           8, "mbarriers");
     return plan->shared_bytes;
 }
 
