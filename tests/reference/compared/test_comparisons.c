@@ -9,15 +9,19 @@
  * Errors: an element, a piece or a whole output is multiplied by 1 + e. For each metric the program finds
  * the largest e that passes and the smallest that fails because of this metric.
  *
+ * Inputs: once each one's numbers are changed, the results must no longer pass.
+ *
  * Wrong numbers: elements of each output and kind of expected value (0, -inf, inf, nan, -1, n: any other
  * number) are replaced by NaN, infinities, the adjacent numbers, others of the output and so on.
  *
  * The file FOLDER/OPERATOR.txt records, after the specs and problems:
  *
+ *     values OUTPUT              two sums over the correct results of the reference
  *     rule NAME                  how often it was checked in the correct results
  *     bar METRIC                 its bar, for each spec and problem
  *     error METRIC of a SHAPE    the smallest e that fails, likewise; - where another metric or rule fails first
  *     sum METRIC                 for metrics of integers: the sum of its finite values with all wrong numbers
+ *     input NAME: REASON COUNT...   why the results fail once its numbers are changed
  *     OUTPUT KIND REASON COUNT   how many fail for this reason, and which; REASON pass: that are accepted
  *
  * The test fails if this differs from what is recorded, if no error and no wrong number makes a metric or rule fail,
@@ -38,6 +42,7 @@
 
 #include "compared.h"
 #include "harness/random.h"
+#include "reference/bf16.h"
 
 enum {
     MOST_BENCHES = MOST_SPECS * MOST_PROBLEMS,
@@ -90,6 +95,11 @@ static struct found {
         int count;
     } outcomes[MOST_OUTCOMES];
     int outcome_count;
+    struct found_values {
+        const char *output;
+        double sum, size;
+    } values[SMELT__MOST_TENSORS];
+    int value_count;
 } found;
 
 static struct found_rule *rule_named(const char *name) {
@@ -132,6 +142,21 @@ static void note_result(const struct smelt__check_result *result) {
     }
 }
 
+/* The reference's results: two sums that any change of them changes. */
+static void note_values(const struct bench *bench, int tensor) {
+    const char *const name = bench->pass.tensors->rows[tensor].name;
+    int n = 0;
+    while (n < found.value_count && strcmp(found.values[n].output, name) != 0)
+        n++;
+    found.values[n].output = name;
+    found.value_count += n == found.value_count;
+    for (int64_t i = 0; i < (int64_t)bench->problem.buffers[tensor].elements; i++)
+        if (fabs(bench->expected[tensor][i]) < 1e30) {
+            found.values[n].sum += (double)(1 + i % 7) * bench->expected[tensor][i];
+            found.values[n].size += fabs(bench->expected[tensor][i]);
+        }
+}
+
 /* ---- wrong numbers --------------------------------------------------------------------------- */
 
 enum plant {
@@ -153,11 +178,12 @@ enum plant {
     GAP_4,
     GAP_9,
     GAP_16,
+    CHANGED, /* all numbers of an input */
     PLANTS
 };
 static const char *const plant_names[PLANTS] = {
-    "nan",  "inf", "-inf",  "lowest", "negative", "-0",   "up",   "down", "other",
-    "swap", "-1",  "large", "shift",  "shift2",   "gap1", "gap4", "gap9", "gap16"};
+    "nan", "inf",   "-inf",  "lowest", "negative", "-0",   "up",   "down",  "other",  "swap",
+    "-1",  "large", "shift", "shift2", "gap1",     "gap4", "gap9", "gap16", "changed"};
 
 static enum smelt__element type_of(const struct bench *bench, int tensor) {
     return bench->pass.tensors->rows[tensor].element;
@@ -200,8 +226,8 @@ static void step(const struct bench *bench, int tensor, int64_t element, int up)
 }
 
 static int is_for(const struct bench *bench, int tensor, enum plant plant) {
-    if (plant >= UP && plant <= SWAP)
-        return 1;
+    if (plant == CHANGED || (plant >= UP && plant <= SWAP))
+        return plant != CHANGED;
     return plant < UP ? is_float(bench, tensor) : type_of(bench, tensor) == SMELT__INT32;
 }
 
@@ -367,6 +393,33 @@ static void plant_in(struct bench *bench, int tensor) {
         }
         free(all);
     }
+}
+
+/* Changes every number of an input: what was right is then wrong. */
+static void change_input(struct bench *bench, int tensor) {
+    unsigned char *const data = smelt__problem_data(&bench->problem, tensor);
+    const size_t bytes = smelt__problem_bytes(&bench->problem, tensor);
+    unsigned char *const kept = malloc(bytes);
+    assert_non_null(kept);
+    memcpy(kept, data, bytes);
+    for (size_t i = 0; i < bench->problem.buffers[tensor].elements; i++) {
+        uint16_t *const half = (uint16_t *)(void *)data + i;
+        float *const number = (float *)(void *)data + i;
+        int32_t *const integer = (int32_t *)(void *)data + i;
+        if (type_of(bench, tensor) == SMELT__BF16)
+            *half = smelt__bf16_from_float(1.5F * smelt__bf16_to_float(*half) + 0.25F);
+        else if (type_of(bench, tensor) == SMELT__FP32)
+            *number = 1.5F * *number + 0.25F;
+        else if (type_of(bench, tensor) == SMELT__INT32)
+            *integer += *integer < INT32_MAX;
+        else
+            data[i] ^= 0x10;
+    }
+    const struct smelt__check_result *result = bench_compare(bench);
+    note_outcome(bench, tensor, "input", CHANGED, result->culprit ? result->culprit : "pass");
+    bench_restore(bench);
+    memcpy(data, kept, bytes);
+    free(kept);
 }
 
 /* ---- errors ---------------------------------------------------------------------------------- */
@@ -583,6 +636,9 @@ static int by_output(const void *a, const void *b) {
 }
 
 static void print_found(FILE *to) {
+    for (int i = 0; i < found.value_count; i++)
+        fprintf(to, "values %s %.7g %.7g\n", found.values[i].output, found.values[i].sum,
+                found.values[i].size);
     for (int i = 0; i < found.rule_count; i++)
         fprintf(to, "rule %s %lld\n", found.rules[i].name, (long long)found.rules[i].applied);
     for (int i = 0; i < found.metric_count; i++) {
@@ -600,6 +656,15 @@ static void print_found(FILE *to) {
     qsort(found.outcomes, (size_t)found.outcome_count, sizeof *found.outcomes, by_output);
     for (int i = 0; i < found.outcome_count; i++) {
         const struct outcome *outcome = &found.outcomes[i];
+        const int first = i == 0 || strcmp(outcome[-1].output, outcome->output) != 0;
+        if (strcmp(outcome->kind, "input") == 0) { /* one line of each */
+            if (first)
+                fprintf(to, "input %s:", outcome->output);
+            fprintf(to, " %s %d", outcome->reason, outcome->count);
+            if (i + 1 == found.outcome_count || strcmp(outcome[1].output, outcome->output) != 0)
+                fprintf(to, "\n");
+            continue;
+        }
         fprintf(to, "%s %s %s %d:", outcome->output, outcome->kind, outcome->reason,
                 outcome->count);
         for (int plant = 0; plant < PLANTS; plant++)
@@ -609,13 +674,14 @@ static void print_found(FILE *to) {
     }
 }
 
-/* Words are equal; numbers may differ by a hundredth, for another machine's exp(). */
+/* Words are equal; numbers may differ by a hundredth, of results by little, for another machine's exp(). */
 static int is_same_line(const char *a, const char *b) {
+    const double tolerance = strncmp(a, "values ", 7) == 0 ? 2e-6 : 0.01;
     for (;;) {
         char *a_end, *b_end;
         const double x = strtod(a, &a_end), y = strtod(b, &b_end);
         if (a_end != a && b_end != b && isfinite(x) && isfinite(y)) {
-            if (fabs(x - y) > 0.01 * fabs(x))
+            if (fabs(x - y) > tolerance * fabs(x))
                 return 0;
             a = a_end, b = b_end;
         } else if (*a != *b) {
@@ -685,8 +751,12 @@ static void each_bench(const struct compared_pass *about, unsigned *rows) {
             find_errors(&bench);
             tensors = bench.pass.tensors;
             for (int n = 0; n < tensors->count; n++)
+                if (tensors->rows[n].role == SMELT__INPUT && bench.problem.buffers[n].elements > 0)
+                    change_input(&bench, n);
+            for (int n = 0; n < tensors->count; n++)
                 if (bench.right[n]) {
                     outputs |= SMELT__OF(n);
+                    note_values(&bench, n);
                     plant_in(&bench, n);
                 }
             bench_close(&bench);
