@@ -17,25 +17,3 @@ static inline int64_t sparse_attn_valid_rows(const struct smelt__attention_spec 
     const struct smelt__attention call = smelt__sparse_attn_attention(spec, args);
     return smelt__attention_rows(&call, query, 0, rows);
 }
-
-static inline int sparse_attn_dq(const struct smelt__attention_spec *spec,
-                                 const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                                 int64_t count, const struct smelt__row_grads *results) {
-    const struct smelt__attention call = smelt__sparse_attn_grad_attention(spec, args);
-    return smelt__attention_dq(&call, queries, count, results);
-}
-
-static inline int sparse_attn_dkv(const struct smelt__attention_spec *spec,
-                                  const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                                  int64_t count, const int64_t *keys, int64_t key_count,
-                                  const struct smelt__row_grads *results) {
-    const struct smelt__attention call = smelt__sparse_attn_grad_attention(spec, args);
-    return smelt__attention_keys(&call, queries, count, keys, key_count, results, NULL);
-}
-
-static inline int sparse_attn_dsink(const struct smelt__attention_spec *spec,
-                                    const smelt_sparse_attn_grad_args *args, const int64_t *queries,
-                                    int64_t count, int head, double *dsink, double *terms) {
-    const struct smelt__attention call = smelt__sparse_attn_grad_attention(spec, args);
-    return smelt__attention_dsink(&call, queries, count, head, dsink, terms);
-}

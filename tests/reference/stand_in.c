@@ -6,7 +6,6 @@
 
 #include "codegen/family.h"
 #include "smelt/smelt.h"
-#include "stand_in_operator.h"
 
 enum stand_in_defect stand_in_defect = STAND_IN_CORRECT;
 double (*stand_in_ms)(const char *knobs);
@@ -131,7 +130,6 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
     *op = calloc(1, sizeof **op);
     if (!*op)
         return SMELT_ERROR_OUT_OF_MEMORY;
-    (*op)->indexer = strcmp(spec.schema->name, "indexer_logits") == 0;
     (*op)->attention = (struct smelt__attention_spec){.heads = key(&spec, "heads"),
                                                       .dqk = key(&spec, "dqk"),
                                                       .dv = key(&spec, "dv"),
@@ -139,16 +137,6 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
                                                       .sink = key(&spec, "sink"),
                                                       .buckets = key(&spec, "buckets"),
                                                       .deterministic = key(&spec, "deterministic")};
-    (*op)->logits =
-        (struct smelt__indexer_logits_spec){.heads = key(&spec, "heads"),
-                                            .dim = key(&spec, "dim"),
-                                            .dtype = key(&spec, "dtype"),
-                                            .activation = key(&spec, "activation"),
-                                            .weights = key(&spec, "weights"),
-                                            .groups = key(&spec, "groups"),
-                                            .block_max = key(&spec, "block_max"),
-                                            .candidate_block = key(&spec, "candidate_block"),
-                                            .weights_dtype = key(&spec, "weights_dtype")};
     smelt__spec_print_knobs(&spec, (*op)->knobs);
     return SMELT_OK;
 }
@@ -163,15 +151,16 @@ smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pas
     (void)stream;
     if (!op || !args)
         return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, op ? "args" : "op");
-    if (op->indexer)
-        return stand_in_logits(op, args);
-    return pass == SMELT_PASS_FORWARD ? stand_in_forward(op, args) : stand_in_backward(op, args);
+    last_ms = stand_in_ms ? stand_in_ms(op->knobs) : 0.5;
+    if (last_ms < 0)
+        return stand_in_fail(SMELT_ERROR_DRIVER, "the launch");
+    return pass == SMELT_PASS_FORWARD ? stand_in_forward(op, args) : SMELT_OK;
 }
 
 smelt_status smelt_operator_workspace(const smelt_operator *op, enum smelt_pass pass,
                                       const void *args, size_t *bytes) {
-    (void)op, (void)args;
-    *bytes = pass == SMELT_PASS_FORWARD ? 0 : STAND_IN_WORKSPACE;
+    (void)op, (void)args, (void)pass;
+    *bytes = 0;
     return SMELT_OK;
 }
 
@@ -244,11 +233,6 @@ smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st 
                                 struct CUstream_st *stream) {
     (void)context, (void)event, (void)stream;
     return SMELT_OK;
-}
-
-smelt_status stand_in_launch(const char *knobs) {
-    last_ms = stand_in_ms ? stand_in_ms(knobs) : 0.5;
-    return last_ms < 0 ? stand_in_fail(SMELT_ERROR_DRIVER, "the launch") : SMELT_OK;
 }
 
 /* Every launch takes half a millisecond, so that the benchmark's arithmetic can be checked. */

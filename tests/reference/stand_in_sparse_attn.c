@@ -7,50 +7,7 @@
 #include "reference/operators.h"
 #include "smelt/smelt.h"
 #include "sparse_attn_calls.h"
-#include "stand_in_operator.h"
-
-static int off(const void *pointer) {
-    return (uintptr_t)pointer % 16 != 0;
-}
-
-/* Whether stride number `number` of [batch, token, head] is used and not a multiple of eight
- * elements; strides of dimensions of extent 1 are ignored. */
-static int odd_stride(const int64_t *strides, int number, int64_t extent) {
-    return extent > 1 && strides[number] % 8;
-}
-
-/* The name of the argument at fault, or NULL. */
-static const char *fault(const struct smelt__attention_spec *spec,
-                         const smelt_sparse_attn_args *a) {
-    if (a->size != sizeof *a)
-        return "size";
-    if (a->batches < 0 || a->tokens < 0 || a->tokens > INT32_MAX ||
-        (a->tokens > 0 && a->batches > INT32_MAX / a->tokens))
-        return "batches * tokens";
-    if (a->rows < 0 || a->rows > INT32_MAX)
-        return "rows";
-    if (a->width < 1 || (a->width > spec->topk && !spec->buckets))
-        return "width is out of range";
-    if (!(a->scale > 0) || isinf(a->scale))
-        return "scale";
-    if (!a->q.data)
-        return "q is NULL";
-    if (off(a->q.data) || odd_stride(a->q.strides, 2, spec->heads) ||
-        odd_stride(a->q.strides, 1, a->tokens))
-        return "q, q.strides[1] or q.strides[2]";
-    if ((!a->kv.data && a->rows > 0) || off(a->kv.data) || odd_stride(a->kv.strides, 1, a->rows))
-        return "kv or kv.strides[1]";
-    if (!a->out.data || off(a->out.data) || odd_stride(a->out.strides, 2, spec->heads) ||
-        odd_stride(a->out.strides, 1, a->tokens))
-        return "out, out.strides[1] or out.strides[2]";
-    if (!a->indices.data)
-        return "indices";
-    if (!a->lse.data)
-        return "lse";
-    if (!a->sink.data != !spec->sink)
-        return "sink";
-    return a->queries.data && a->query_capacity < 0 ? "query_capacity" : NULL;
-}
+#include "stand_in.h"
 
 static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
     if (!args->queries.data || stand_in_defect == STAND_IN_COMPUTES_UNLISTED)
@@ -66,23 +23,14 @@ static int is_listed(const smelt_sparse_attn_args *args, int64_t query) {
 }
 
 static void spoil(const struct smelt__attention_spec *spec, const smelt_sparse_attn_args *args,
-                  int64_t query, int head, double *out, double *lse, double *max_logit) {
-    int64_t valid = sparse_attn_valid_rows(spec, args, query, NULL);
-    int empty = valid == 0;
+                  int64_t query, double *out, double *lse) {
+    const int empty = sparse_attn_valid_rows(spec, args, query, NULL) == 0;
     if (stand_in_defect == STAND_IN_LSE_BASE_2)
         *lse /= log(2.0);
-    if (stand_in_defect == STAND_IN_MAX_LOGITS_BASE_2)
-        *max_logit /= log(2.0);
-    const float *sinks = args->sink.data;
-    if (stand_in_defect == STAND_IN_LSE_WITH_SINK && sinks && !empty)
-        *lse = log(exp(*lse) + exp((double)sinks[head]));
     if (stand_in_defect == STAND_IN_LSE_POSITIVE_WHEN_EMPTY && empty)
         *lse = INFINITY;
     if (stand_in_defect == STAND_IN_NAN_WHEN_EMPTY && empty)
         out[0] = NAN;
-    if (stand_in_defect == STAND_IN_CLAMPS_MASKED && valid < args->width)
-        for (int d = 0; d < spec->dv; d++)
-            out[d] += 0 * (double)smelt__bf16_to_float(((const uint16_t *)args->kv.data)[d]);
 }
 
 static void store(const struct smelt__attention_spec *spec, const smelt_sparse_attn_args *a,
@@ -112,10 +60,6 @@ static smelt_status compute(const struct smelt__attention_spec *spec,
     inputs = resolved;
     if (stand_in_defect == STAND_IN_DROPS_LAST_SLOT && inputs.width > 1)
         inputs.width--;
-    if (stand_in_defect == STAND_IN_IGNORES_LENGTH)
-        inputs.topk_length.data = NULL;
-    if (stand_in_defect == STAND_IN_IGNORES_SINK)
-        inputs.sink.data = NULL;
     double *memory = malloc(heads * (dv + 2) * sizeof *memory);
     if (!memory)
         return SMELT_ERROR_OUT_OF_MEMORY;
@@ -125,8 +69,7 @@ static smelt_status compute(const struct smelt__attention_spec *spec,
     if (sparse_attn_reference(spec, &inputs, &query, 1, &results) != 0)
         status = SMELT_ERROR_OUT_OF_MEMORY;
     for (size_t head = 0; head < heads && status == SMELT_OK; head++) {
-        spoil(spec, &resolved, query, (int)head, results.out + head * dv, &results.lse[head],
-              &results.max_logits[head]);
+        spoil(spec, &resolved, query, results.out + head * dv, &results.lse[head]);
         store(spec, &resolved, query, (int)head, results.out + head * dv, results.lse[head],
               results.max_logits[head]);
     }
@@ -138,12 +81,11 @@ smelt_status stand_in_forward(const smelt_operator *attn, const smelt_sparse_att
     smelt_sparse_attn_args copy = *given, *const args = &copy;
     if (args->batches == 0)
         args->batches = 1;
-    const char *wrong = fault(&attn->attention, args);
-    if (wrong && args->batches != 0 && args->tokens != 0)
-        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, wrong);
-    smelt_status status = stand_in_launch(attn->knobs);
-    if (status != SMELT_OK)
-        return status;
+    if (args->width > attn->attention.topk && !attn->attention.buckets)
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, "width is out of range");
+    if (!args->q.data && args->tokens > 0) /* a call that only asks whether it is legal */
+        return stand_in_fail(SMELT_ERROR_INVALID_ARGUMENT, "q is NULL");
+    smelt_status status = SMELT_OK;
     const enum stand_in_defect defect = stand_in_defect;
     if (stand_in_defect_knobs && strcmp(stand_in_defect_knobs, attn->knobs) != 0)
         stand_in_defect = STAND_IN_CORRECT;

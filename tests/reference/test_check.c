@@ -175,7 +175,7 @@ TEST(test_bench_arithmetic) {
 TEST(test_peer_items) {
     struct smelt__bench_item items[96];
     int count = smelt__bench_peer_items(NULL, 0);
-    assert_int_equal(count, 24 + 4 + 3 + 25 + 16 /* indexer_logits */);
+    assert_int_equal(count, 24 + 4 + 3 + 25);
     assert_int_equal(smelt__bench_peer_items(items, 96), count);
     assert_string_equal(items[3].spec, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048");
     assert_true(items[3].problem.rows == 8192);

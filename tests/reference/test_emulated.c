@@ -371,11 +371,13 @@ TEST(test_schedule_text) {
 enum { RUNS = 5 };
 
 /* A check under five schedules, where run number `bad_run` fails. */
-static int run_spec(const char *text, size_t bad_run, enum stand_in_defect defect, size_t reports,
-                    struct smelt__check_result *result) {
+static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
+               struct smelt__check_result *result) {
     struct smelt__schedule schedules[RUNS];
-    struct smelt__check_options options = {
-        .spec = text, .schedules = schedules, .schedule_count = RUNS};
+    struct smelt__check_options options = {.spec =
+                                               "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1",
+                                           .schedules = schedules,
+                                           .schedule_count = RUNS};
     for (int i = 0; i < RUNS; i++)
         schedules[i] = smelt__schedule_at(seed, i);
     options.problem.seed = seed;
@@ -389,12 +391,6 @@ static int run_spec(const char *text, size_t bad_run, enum stand_in_defect defec
     assert_int_equal(result->status, SMELT_OK);
     assert_true(result->emulated);
     return failed;
-}
-
-static int run(size_t bad_run, enum stand_in_defect defect, size_t reports,
-               struct smelt__check_result *result) {
-    return run_spec("sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1", bad_run, defect, reports,
-                    result);
 }
 
 TEST(test_every_schedule_runs) {
@@ -443,21 +439,6 @@ TEST(test_other_bits) {
         smelt__schedule_print(smelt__schedule_at(seed, (int)bad_run - 1), text);
         snprintf(both, sizeof both, " --schedule late,ascending --schedule %s", text);
         assert_non_null(strstr(result.command, both));
-    }
-}
-
-/* dkv's last bits may differ between runs unless the operator is deterministic; dq's must not. */
-TEST(test_bits_of_the_backward) {
-    static const char *const specs[] = {
-        "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward",
-        "sparse_attn:heads=3,dqk=128,dv=64,topk=20,sink=1,passes=backward,deterministic=1"};
-    struct smelt__check_result result;
-    for (int deterministic = 0; deterministic < 2; deterministic++) {
-        assert_int_equal(run_spec(specs[deterministic], 2, STAND_IN_GRAD_LAST_BIT_DKV, 0, &result),
-                         deterministic ? -1 : 0);
-        assert_int_equal(run_spec(specs[deterministic], 2, STAND_IN_GRAD_LAST_BIT_DQ, 0, &result),
-                         -1);
-        assert_non_null(strstr(result.message, "gives other bits than late,ascending"));
     }
 }
 
