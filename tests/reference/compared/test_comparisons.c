@@ -21,7 +21,7 @@
  *     bar METRIC                 its bar, for each spec and problem
  *     error METRIC of a SHAPE    the smallest e that fails, likewise; - where another metric or rule fails first
  *     sum METRIC                 for metrics of integers: the sum of its finite values with all wrong numbers
- *     input NAME: REASON COUNT...   why the results fail once its numbers are changed
+ *     input NAME: ...            with how many specs and problems its change is refused, and passes
  *     OUTPUT KIND REASON COUNT   how many fail for this reason, and which; REASON pass: that are accepted
  *
  * The test fails if this differs from what is recorded, if no error and no wrong number makes a metric or rule fail,
@@ -416,7 +416,7 @@ static void change_input(struct bench *bench, int tensor) {
             data[i] ^= 0x10;
     }
     const struct smelt__check_result *result = bench_compare(bench);
-    note_outcome(bench, tensor, "input", CHANGED, result->culprit ? result->culprit : "pass");
+    note_outcome(bench, tensor, "input", CHANGED, result->culprit ? "refused" : "pass");
     bench_restore(bench);
     memcpy(data, kept, bytes);
     free(kept);
