@@ -7,11 +7,11 @@
 SMELT is the command, ROOT the repository. tests/golden/<family>.txt holds a family's tables. A table
 begins with a line `@ ARCHITECTURE SPEC KERNEL` for each of its goldens, which are its columns in that
 order. Each row is a line of their sources: of the banner or of the prologue, less the enumerators that
-repeat a row of the banner and less the lines that every source has (FRAME). The list of parts, with their
-arguments, follows: in lines of several where all columns have them. A row has the numbers that
-stand for # in each column (- where the golden lacks the line, + where the line has no number), or a
-single = where all columns have the line as it is written. Similar columns make a table short, so put specs of one
-variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and renew.
+repeat a row of the banner, less the lines that every source has (FRAME), and without the comments, which
+layout.txt has for one source. What all columns have in common comes first (`all:`), then the list of parts, with
+their arguments, that all have. A row has the numbers that stand for # in each column: - where the golden lacks the
+line, + where the line has no number, a number with k where the spec gives the knob. Similar columns make a table
+short, so put specs of one variant into one table. To add a golden, write its `@ ARCHITECTURE SPEC` and renew.
 
 Tables write runs of spaces as one space and leave out lines without a word; layout.txt has the head
 of one source as it is.
@@ -47,6 +47,11 @@ FRAME = [
     "* launch",
     "#define KERNEL_NAME KERNEL",
 ]
+HEADINGS = {"* shared memory (offset, bytes)", "enum {", "/* Shared memory, in bytes from the arena's start. */"}
+KNOB = re.compile(r"\* ([A-Z]\w*) (-?\d+) (rule|knob) .*")
+PLACE = re.compile(r"\* ([A-Z]\w*) (-?\d+) (\d+) .*")
+SHARED = re.compile(r"\* (SHARED_BYTES) (\d+) of (\d+) .*")
+CONSTANT = re.compile(r"([A-Z]\w*) = (-?\d+), /\*.*\*/")
 PARTS = "parts:"
 WIDTH = 110  # of a line of parts
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?![\w.:])")
@@ -202,10 +207,22 @@ class Golden:
         lines = [line for line in lines if re.search(r"\w", line)]
         if [line for line in lines if line in FRAME] != FRAME:
             raise Failure(f"{spec}: not every line that each source has, once: " + ", ".join(FRAME))
-        self.lines = [line for line in lines if line not in FRAME] + [PARTS] + self.parts
+        self.knobs = {match[1] for match in map(KNOB.fullmatch, lines) if match and match[3] == "knob"}
+        lines = [self.row(line) for line in lines if line not in FRAME and line not in HEADINGS]
+        self.lines = [line for line in lines if line] + [PARTS] + self.parts
         numbers = len(self.lines) - len(self.parts)
         self.rows = [NUMBER.sub("#", line) if i < numbers else line
                      for i, line in enumerate(self.lines)]
+
+    def row(self, line):
+        """A line without its comment; "" for one that says nothing more."""
+        for form in (KNOB, PLACE, SHARED, CONSTANT):
+            match = form.fullmatch(line)
+            if match and form is CONSTANT:
+                return "" if match[1] == "SHARED_BYTES" else f"{match[1]} = {match[2]}"
+            if match:
+                return " ".join(match.groups()[:2 if form is KNOB else 3])
+        return line.removeprefix("* ")
 
     def cells(self, rows):
         """Of each of a table's rows: None, or (the numbers, the line)."""
@@ -213,7 +230,8 @@ class Golden:
         for row in rows:
             if at < len(self.rows) and self.rows[at] == row:
                 line = self.lines[at]
-                found.append((",".join(NUMBER.findall(line)) if "#" in row else "", line))
+                knob = "k" if row.split(" ")[0] in self.knobs and row.endswith(" #") else ""
+                found.append((",".join(NUMBER.findall(line)) + knob if "#" in row else "", line))
                 at += 1
             else:
                 found.append(None)
@@ -229,6 +247,11 @@ def merge(rows, more):
     return merged
 
 
+def fill(title, rows):
+    text = f"{title} " + "; ".join(rows).replace(" ", "\0").replace(";\0", "; ")
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
+
+
 def table_text(goldens):
     rows = []
     for golden in goldens:
@@ -237,16 +260,16 @@ def table_text(goldens):
     text = "".join(golden.title + "\n" for golden in goldens)
     cells = []
     for row, found in zip(rows, zip(*columns)):
-        if None not in found and len({line for _, line in found}) == 1:
+        if None not in found and len(set(found)) == 1:
             cells.append((["="], found[0][1]))
         else:
             cells.append((["-" if one is None else one[0] or "+" for one in found], row))
     at = rows.index(PARTS)
+    alike = [row for own, row in cells[:at] if own == ["="]]
     shared = [row for own, row in cells[at + 1:] if own == ["="]]
-    cells = cells[:at] + [cell for cell in cells[at + 1:] if cell[0] != ["="]]
-    widths = [max([1] + [len(own[i]) for own, _ in cells if len(own) > i]) for i in range(len(goldens))]
-    text += textwrap.fill(f"{PARTS} " + "; ".join(shared).replace(" ", "\0").replace(";\0", "; "), WIDTH,
-                          break_long_words=False, break_on_hyphens=False).replace("\0", " ") + "\n"
+    cells = [cell for cell in cells if cell[0] != ["="]]
+    widths = [max([1] + [len(own[i]) for own, _ in cells]) for i in range(len(goldens))]
+    text += fill("all:", alike) + fill(PARTS, shared)
     for own, row in cells:
         text += " ".join(cell.rjust(width) for cell, width in zip(own, widths)) + f"  {row}\n"
     return text
