@@ -276,6 +276,9 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
                                            .element = (enum smelt__map_element)type,
                                            .swizzle = (enum smelt__map_swizzle)swizzle,
                                            .dimensions = (int)rank};
+    for (unsigned i = 0; i + 1 < rank; i++) /* the copy engine's limits */
+        if (strides[i] >= 1ULL << 40 || strides[i] % 16)
+            return (CUresult)FAKE_UNKNOWN_ERROR;
     for (unsigned i = 0; i < rank; i++) {
         state.box.extents[i] = extents[i];
         state.box.strides[i] = i > 0 ? strides[i - 1] : 0;
