@@ -145,94 +145,22 @@ static int end(void **state) {
 static const struct smelt__attention_spec spec = {
     .heads = 3, .dqk = 128, .dv = 64, .topk = 20, .sink = 1};
 
-/* An independent derivation, byte by byte, of the memory that a pass's kernel may access. */
+/* By byte: whether a pass's kernel may access it. compared/ tests the footprints. */
 struct touched {
     const struct smelt__problem *problem;
-    const struct smelt__attention *call;
     uint8_t *bytes[SMELT__MOST_TENSORS];
     size_t sizes[SMELT__MOST_TENSORS];
 };
 
-static void touch(struct touched *touched, int buffer, int64_t element, size_t element_bytes) {
-    size_t first = (size_t)element * element_bytes;
-    if (!touched->bytes[buffer])
-        return;
-    assert_true(element >= 0 && first + element_bytes <= touched->sizes[buffer]);
-    memset(touched->bytes[buffer] + first, 1, element_bytes);
-}
-
-static void touch_slots(struct touched *touched, int64_t b, int64_t t) {
-    const struct smelt__attention *a = touched->call;
-    const int32_t *indices = a->indices.data, *lengths = a->topk_length.data;
-    int64_t slots = a->width;
-    if (lengths && lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]] < slots)
-        slots = lengths[b * a->topk_length.strides[0] + t * a->topk_length.strides[1]];
-    for (int64_t slot = 0; slot < slots; slot++) {
-        int64_t place = b * a->indices.strides[0] + t * a->indices.strides[1] + slot;
-        touch(touched, SMELT__SPARSE_ATTN_INDICES, place, 4);
-        int64_t row = indices[place];
-        for (int64_t d = 0; d < spec.dqk && row >= 0 && row < a->rows; d++)
-            touch(touched, SMELT__SPARSE_ATTN_KV, b * a->k.strides[0] + row * a->k.strides[1] + d,
-                  2);
-    }
-}
-
-static void touch_row(struct touched *touched, int buffer, int64_t b, int64_t t, int64_t h,
-                      int64_t count, size_t element_bytes) {
-    const int64_t *strides = touched->problem->layout[buffer].strides;
-    for (int64_t d = 0; d < count; d++)
-        touch(touched, buffer, b * strides[0] + t * strides[1] + h * strides[2] + d, element_bytes);
-}
-
-static void touch_query(struct touched *touched, int64_t b, int64_t t) {
-    touch_row(touched, SMELT__SPARSE_ATTN_TOPK_LENGTH, b, t, 0, 1, 4);
-    touch_slots(touched, b, t);
-    for (int64_t h = 0; h < spec.heads; h++) {
-        touch_row(touched, SMELT__SPARSE_ATTN_Q, b, t, h, spec.dqk, 2);
-        if (touched->problem->pass->pass == SMELT_PASS_BACKWARD) {
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_OUT, b, t, h, spec.dv, 2);
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_LSE, b, t, h, 1, 4);
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_GRAD_OUT, b, t, h, spec.dv, 2);
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DQ, b, t, h, spec.dqk, 2);
-        } else {
-            touch_row(touched, SMELT__SPARSE_ATTN_OUT, b, t, h, spec.dv, 2);
-            touch_row(touched, SMELT__SPARSE_ATTN_LSE, b, t, h, 1, 4);
-            touch_row(touched, SMELT__SPARSE_ATTN_MAX_LOGITS, b, t, h, 1, 4);
+static void touch_all(struct touched *touched, const struct smelt__placed *placed) {
+    for (int i = 0; i < placed->pass->tensors->count; i++) {
+        const struct smelt__footprint *footprint = &placed->footprints.tensors[i];
+        for (size_t k = 0; touched->sizes[i] && k < footprint->count; k++) {
+            assert_true(footprint->intervals[k].end <= (int64_t)touched->sizes[i]);
+            memset(touched->bytes[i] + footprint->intervals[k].begin, 1,
+                   (size_t)(footprint->intervals[k].end - footprint->intervals[k].begin));
         }
     }
-}
-
-/* All of dkv and dsink, whichever queries are listed. */
-static void touch_sums(struct touched *touched) {
-    for (int64_t b = 0; b < touched->call->batches; b++)
-        for (int64_t row = 0; row < touched->call->rows; row++) {
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV, b, row, 0, spec.dqk, 2);
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_FP32, b, row, 0, spec.dqk, 4);
-            touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DKV_SUM, b, row, 0, spec.dqk, 4);
-        }
-    touch_row(touched, SMELT__SPARSE_ATTN_GRAD_DSINK, 0, 0, 0, spec.heads, 4);
-}
-
-static void touch_all(struct touched *touched) {
-    const struct smelt__attention *a = touched->call;
-    const int32_t *list = smelt__problem_data(touched->problem, SMELT__SPARSE_ATTN_QUERIES);
-    const int32_t *count = smelt__problem_data(touched->problem, SMELT__SPARSE_ATTN_QUERY_COUNT);
-    int64_t listed = a->query_capacity;
-    if (count && *count < listed)
-        listed = *count;
-    for (int64_t i = 0; i < listed; i++) {
-        int64_t query = list[i];
-        touch(touched, SMELT__SPARSE_ATTN_QUERIES, i, 4);
-        if (query >= 0 && query < a->batches * a->tokens)
-            touch_query(touched, query / a->tokens, query % a->tokens);
-    }
-    for (int64_t query = 0; query < a->batches * a->tokens && !list; query++)
-        touch_query(touched, query / a->tokens, query % a->tokens);
-    touch(touched, SMELT__SPARSE_ATTN_QUERY_COUNT, 0, 4);
-    for (int64_t head = 0; head < spec.heads; head++)
-        touch(touched, SMELT__SPARSE_ATTN_SINK, head, 4);
-    if (touched->problem->pass->pass == SMELT_PASS_BACKWARD)
-        touch_sums(touched);
 }
 
 static void expect_buffer(const struct touched *touched, int buffer, uint64_t tensor) {
@@ -251,13 +179,12 @@ static void expect_forbidden(const struct smelt__placed *placed) {
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__args_table *table = problem->pass->tensors;
     const struct smelt__tensor_row *rows = table->rows;
-    const struct smelt__attention call = smelt__problem_attention(problem);
-    struct touched touched = {.problem = problem, .call = &call};
+    struct touched touched = {.problem = problem};
     for (int i = 0; i < table->count; i++) {
         touched.sizes[i] = smelt__problem_bytes(problem, i);
         touched.bytes[i] = touched.sizes[i] ? calloc(touched.sizes[i], 1) : NULL;
     }
-    touch_all(&touched);
+    touch_all(&touched, placed);
     for (int i = 0; i < table->count; i++) {
         uint64_t tensor = named(rows[i].name);
         if (!touched.sizes[i])

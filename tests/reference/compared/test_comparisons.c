@@ -16,6 +16,7 @@
  *
  * The file FOLDER/OPERATOR.txt records, after the specs and problems:
  *
+ *     footprint TENSOR N/M...    bytes that a kernel may access, and a sum of where they begin and end
  *     values OUTPUT              two sums over the correct results of the reference
  *     rule NAME                  how often it was checked in the correct results
  *     bar METRIC                 its bar, for each spec and problem
@@ -100,6 +101,11 @@ static struct found {
         double sum, size;
     } values[SMELT__MOST_TENSORS];
     int value_count;
+    struct found_footprint {
+        const char *tensor;
+        int64_t bytes, ends;
+    } footprints[SMELT__MOST_TENSORS];
+    int footprint_count;
 } found;
 
 static struct found_rule *rule_named(const char *name) {
@@ -155,6 +161,21 @@ static void note_values(const struct bench *bench, int tensor) {
             found.values[n].sum += (double)(1 + i % 7) * bench->expected[tensor][i];
             found.values[n].size += fabs(bench->expected[tensor][i]);
         }
+}
+
+/* The memory that a kernel may access: its bytes, and a sum that depends on where they are. */
+static void note_footprint(const struct bench *bench, int tensor) {
+    const struct smelt__footprint *footprint = &bench->placed.footprints.tensors[tensor];
+    const char *const name = bench->pass.tensors->rows[tensor].name;
+    int n = 0;
+    while (n < found.footprint_count && strcmp(found.footprints[n].tensor, name) != 0)
+        n++;
+    found.footprints[n].tensor = name;
+    found.footprint_count += n == found.footprint_count;
+    for (size_t i = 0; i < footprint->count; i++) {
+        found.footprints[n].bytes += footprint->intervals[i].end - footprint->intervals[i].begin;
+        found.footprints[n].ends += footprint->intervals[i].begin + 2 * footprint->intervals[i].end;
+    }
 }
 
 /* ---- wrong numbers --------------------------------------------------------------------------- */
@@ -636,6 +657,10 @@ static int by_output(const void *a, const void *b) {
 }
 
 static void print_found(FILE *to) {
+    for (int i = 0; i < found.footprint_count; i++)
+        fprintf(to, "%s %s %lld/%lld", i ? "" : "footprint", found.footprints[i].tensor,
+                (long long)found.footprints[i].bytes, (long long)found.footprints[i].ends);
+    fprintf(to, "\n");
     for (int i = 0; i < found.value_count; i++)
         fprintf(to, "values %s %.7g %.7g\n", found.values[i].output, found.values[i].sum,
                 found.values[i].size);
@@ -676,7 +701,9 @@ static void print_found(FILE *to) {
 
 /* Words are equal; numbers may differ by a hundredth, of results by little, for another machine's exp(). */
 static int is_same_line(const char *a, const char *b) {
-    const double tolerance = strncmp(a, "values ", 7) == 0 ? 2e-6 : 0.01;
+    const double tolerance = strncmp(a, "values ", 7) == 0       ? 2e-6
+                             : strncmp(a, "footprint ", 10) == 0 ? 0
+                                                                 : 0.01;
     for (;;) {
         char *a_end, *b_end;
         const double x = strtod(a, &a_end), y = strtod(b, &b_end);
@@ -753,6 +780,9 @@ static void each_bench(const struct compared_pass *about, unsigned *rows) {
             for (int n = 0; n < tensors->count; n++)
                 if (tensors->rows[n].role == SMELT__INPUT && bench.problem.buffers[n].elements > 0)
                     change_input(&bench, n);
+            for (int n = 0; n < tensors->count; n++)
+                if (bench.placed.buffers[n].bytes > 0)
+                    note_footprint(&bench, n);
             for (int n = 0; n < tensors->count; n++)
                 if (bench.right[n]) {
                     outputs |= SMELT__OF(n);
