@@ -70,6 +70,7 @@ static void prepare(smelt_operator *op) {
     made->shape = shape_of(&op->spec);
     made->kernels = op->kernels + (made->shape.granularity > 1);
     made->scorer = smelt__indexer_scorer_of(op, made->kernels[SMELT__INDEXER_DENSE_LOGITS]);
+    made->scorer.q_name = "index_q", made->scorer.k_name = "index_k";
     made->scores = *smelt__dense_scores_launch(&made->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
     indexer->context = op->context;
     /* In the place of the lists' kernel is one that is never launched as such. */

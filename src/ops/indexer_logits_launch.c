@@ -40,6 +40,8 @@ struct smelt__indexer_scorer smelt__indexer_scorer_of(const smelt_operator *op,
         .candidate_block = listed ? (int)smelt__spec_get(&plan->spec, "granularity") : 0,
         .launch = listed ? (struct smelt__indexer_logits_launch){.block_queries = 1}
                          : *smelt__indexer_logits_launch(plan),
+        .q_name = "q",
+        .k_name = "k",
     };
 }
 
@@ -83,11 +85,12 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
     if (status != SMELT_OK || !scorer->launch.tensor_maps)
         return status;
     if (args->tokens > 1)
-        status = smelt__check_map_stride("q", 0, args->q.strides[0], element, knob);
+        status = smelt__check_map_stride(scorer->q_name, 0, args->q.strides[0], element, knob);
     if (status == SMELT_OK && heads > 1)
-        status = smelt__check_map_stride("q", 1, args->q.strides[1], element * step, knob);
+        status =
+            smelt__check_map_stride(scorer->q_name, 1, args->q.strides[1], element * step, knob);
     return status == SMELT_OK && args->rows > 1
-               ? smelt__check_map_stride("k", 0, args->k.strides[0], element, knob)
+               ? smelt__check_map_stride(scorer->k_name, 0, args->k.strides[0], element, knob)
                : status;
 }
 

@@ -18,6 +18,7 @@ struct smelt__indexer_scorer {
     int weights_bf16;    /* 1: weights are bf16; 0: fp32 */
     int candidate_block; /* above 0: the kernel is of the family indexer_scores_fwd */
     struct smelt__indexer_logits_launch launch;
+    const char *q_name, *k_name; /* the operator's names of the tensors, in messages */
 };
 
 /* Of an operator's kernel of the family indexer_logits_fwd, or of indexer_scores_fwd for listed keys. */
