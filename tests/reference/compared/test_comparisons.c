@@ -186,7 +186,8 @@ enum plant {
     A_MINUS_INF,
     LOWEST,
     NEGATIVE,
-    MINUS_0,
+    MINUS_0, /* instead of -0: 0 */
+    NEGATED,
     UP,
     DOWN,
     OTHER, /* another element's number */
@@ -203,8 +204,8 @@ enum plant {
     PLANTS
 };
 static const char *const plant_names[PLANTS] = {
-    "nan", "inf",   "-inf",  "lowest", "negative", "-0",   "up",   "down",  "other",  "swap",
-    "-1",  "large", "shift", "shift2", "gap1",     "gap4", "gap9", "gap16", "changed"};
+    "nan",  "inf", "-inf",  "lowest", "negative", "-0",   "negated", "up",   "down",  "other",
+    "swap", "-1",  "large", "shift",  "shift2",   "gap1", "gap4",    "gap9", "gap16", "changed"};
 
 static enum smelt__element type_of(const struct bench *bench, int tensor) {
     return bench->pass.tensors->rows[tensor].element;
@@ -285,8 +286,7 @@ static void set_gap(const struct bench *bench, const struct piece *piece, int64_
 
 static void set_plant(const struct bench *bench, const struct piece *piece, int64_t element,
                       enum plant plant) {
-    static const double numbers[] = {(double)NAN,      INFINITY, -INFINITY,
-                                     -(double)FLT_MAX, -1e-38,   -0.0};
+    static const double numbers[] = {(double)NAN, INFINITY, -INFINITY, -(double)FLT_MAX, -1e-38};
     const int tensor = piece->tensor;
     const int64_t end = piece->first + piece->count,
                   elements = (int64_t)bench->problem.buffers[tensor].elements;
@@ -296,6 +296,12 @@ static void set_plant(const struct bench *bench, const struct piece *piece, int6
     case UP:
     case DOWN:
         step(bench, tensor, element, plant == UP);
+        return;
+    case MINUS_0:
+        bench_set(bench, tensor, element, before == 0 && signbit(before) ? 0.0 : -0.0);
+        return;
+    case NEGATED:
+        bench_set(bench, tensor, element, -before);
         return;
     case OTHER: /* the next computed element of another value */
         for (int64_t i = 1; i < elements && (other = (element + i) % elements, 1); i++)
