@@ -322,7 +322,7 @@ static smelt_tensor *tensor_in(struct layout *layout, int tensor) {
 
 static void expect_layout(struct layout layout, int legal, const char *what, int tensor,
                           int dimension) {
-    if (call(layout.subject, layout.made, &layout.args) != legal)
+    if (takes(layout.subject, layout.made, &layout.args) != legal)
         fail_msg("%s: %s, dimension %d: %s: %s", layout.subject->spec,
                  layout.subject->table->rows[tensor].name, dimension, what,
                  legal ? smelt_last_error() : "taken");
@@ -385,7 +385,7 @@ static void try_long_stride(const struct layout *given, int tensor, int dimensio
     strides[dimension] = limit;
     for (int i = dimension - 1; i >= 0; i--)
         strides[i] = strides[i + 1] * given->extents[row->shape[i + 1]];
-    if (call(layout.subject, layout.made, &layout.args))
+    if (takes(layout.subject, layout.made, &layout.args))
         return;
     snprintf(name, sizeof name, "%s.strides[", row->name);
     if (!strstr(smelt_last_error(), name) || !strstr(smelt_last_error(), "variant=mma"))
@@ -443,9 +443,9 @@ static void try_neighbours(const struct layout *given, int output) {
 static int try_layouts(const struct subject *subject, const smelt_operator *made,
                        const union arguments *good) {
     struct layout layout;
-    if (!lay_out(subject, made, good, &layout))
-        return 0;
-    for (int i = 0; i < subject->table->count; i++) {
+    driver->no_fills = 1; /* the workspace is smaller than its stated size */
+    const int laid_out = lay_out(subject, made, good, &layout);
+    for (int i = 0; laid_out && i < subject->table->count; i++) {
         if (span_of(&layout, i) == 0)
             continue;
         for (int k = 0; k < subject->table->rows[i].dimensions - 1; k++)
@@ -454,7 +454,8 @@ static int try_layouts(const struct subject *subject, const smelt_operator *made
         if (subject->table->rows[i].role != SMELT__INPUT)
             try_neighbours(&layout, i);
     }
-    return 1;
+    driver->no_fills = 0;
+    return laid_out;
 }
 
 /* If an extent is refused, so are all larger ones: no product of extents wraps. Of extents that need
