@@ -125,10 +125,8 @@ static const struct suite_arguments arguments[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct suite_group groups[] = {{"boundaries", run_indexer_bwd_boundaries},
-                                            {"nonfinite", run_indexer_bwd_nonfinite},
-                                            {"exact", run_indexer_bwd_exact},
-                                            {NULL, NULL}};
+static const struct suite_group groups[] = {
+    {"boundaries", run_indexer_bwd_boundaries}, {"exact", run_indexer_bwd_exact}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_indexer_bwd = {
     .matrix = matrix_case,

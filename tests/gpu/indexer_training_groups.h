@@ -4,7 +4,6 @@
 
 #include "suite.h"
 
-void run_indexer_bwd_nonfinite(struct suite *suite); /* NaN and infinity */
 void run_indexer_bwd_exact(struct suite *suite);     /* sums without rounding */
 
 /* No queries, no rows. */

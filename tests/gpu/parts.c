@@ -5,14 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void compare(const struct workload *workload, const struct part *part, const float *whole,
+static void compare(const struct workload *workload, const struct part *part, const char *whole,
                     size_t bytes, char *message, size_t size) {
+    const struct smelt__tensor_row *const row = &workload->pass->tensors->rows[part->output];
     const int64_t tokens = workload->problem.options.tokens;
-    const int64_t columns = (int64_t)(bytes / sizeof(float)) / tokens;
-    const float *const got = smelt__placed_row(&workload->placed, part->output, 0, 0, 0);
+    const int64_t columns = (int64_t)bytes / tokens; /* in bytes */
+    const int64_t omitted = part->columns * (int64_t)smelt__element_bytes(row->element);
+    const char *const got = smelt__placed_row(&workload->placed, part->output, 0, 0, 0);
     for (int64_t t = 0; t < tokens - part->queries; t++)
-        if (memcmp(got + t * columns, whole + (t + part->queries) * columns + part->columns,
-                   (size_t)(columns - part->columns) * sizeof *got) != 0)
+        if (memcmp(got + t * columns, whole + (t + part->queries) * columns + omitted,
+                   (size_t)(columns - omitted)) != 0)
             snprintf(message, size, "query %lld has other bits beside other queries and %d columns",
                      (long long)t, part->columns);
 }
@@ -21,7 +23,7 @@ static void run_both(struct suite *suite, const struct part *part, struct worklo
                      char *message, size_t size) {
     struct smelt__placed *const placed = &workload->placed;
     const size_t bytes = smelt__problem_bytes(&workload->problem, part->output);
-    float *const whole = malloc(bytes);
+    char *const whole = malloc(bytes);
     if (!whole)
         snprintf(message, size, "out of memory");
     else if (suite_ok(smelt__placed_run(placed, workload->object, NULL), "running it", message,

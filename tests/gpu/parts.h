@@ -6,7 +6,7 @@
 struct part {
     const char *name, *spec;
     struct smelt__problem_options problem; /* packed; of one batch */
-    int output;                            /* fp32, [tokens, columns], by the operator's table */
+    int output;                            /* [tokens, columns], by the operator's table */
     /* Launches the call without its first queries and columns, with the same memory and row
      * strides. */
     smelt_status (*launch)(const struct workload *workload, struct CUstream_st *stream);

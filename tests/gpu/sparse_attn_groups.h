@@ -3,11 +3,8 @@
 
 #include "suite.h"
 
-void run_accuracy(struct suite *suite);   /* FlashMLA's problems and tolerances */
 void run_boundaries(struct suite *suite); /* no queries, no rows, empty lists */
 void run_heads(struct suite *suite);      /* numbers of heads that do not fill a block */
 void run_rises(struct suite *suite);      /* scores that increase beyond fp32's exponents along a
                                              list */
-void run_invariance(struct suite *suite); /* the same bits at any position of a query */
-void run_nonfinite(struct suite *suite);  /* NaN and infinity */
 void run_buckets(struct suite *suite);    /* bucketed operators against plain ones */

@@ -83,6 +83,7 @@ void run_far(struct suite *suite);         /* every offset beyond 32 bits, on th
 void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
 void run_repetitions(struct suite *suite); /* one launch a thousand times */
 void run_arguments(struct suite *suite);   /* what a call must refuse, naming the argument */
+void run_nonfinite(struct suite *suite);   /* NaN and infinity in the inputs of a query or a key */
 
 /* ---- operators: one row each, in tests/gpu/STEM.c -------------------------------------------- */
 
