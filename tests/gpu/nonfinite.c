@@ -32,8 +32,9 @@ struct plant {
     int tensor;      /* of bf16 or fp32 */
     int64_t element; /* within the query's part, or the key's row */
     float value;
-    int shows; /* the output in which it must appear for each query that meets it; NONE: in no output
-                by query, since x = NaN counts as x <= 0 */
+    unsigned
+        shows; /* the outputs (SMELT__OF) in which it must appear for each query that meets it; 0: HEAD's
+                       results must be 0, since x = NaN counts as x <= 0 */
 };
 
 /* An operator's plants; the numbers of its tensors. */
@@ -44,13 +45,15 @@ struct subject {
     struct plant plants[6];
 };
 
+#define ATTN_RESULTS (SMELT__OF(ATTN(OUT)) | SMELT__OF(ATTN(LSE)))
+
 #define BWD_PLANTS(heads, dim)                                                                     \
     {                                                                                              \
-        {"NaN as a weight", 0, 1, BWD(WEIGHTS), HEAD, NAN, BWD(DQ)},                               \
-            {"infinity as a weight", 0, 1, BWD(WEIGHTS), HEAD, INFINITY, BWD(DQ)},                 \
-            {"NaN as a slot's gradient", 0, 0, BWD(GRAD), SLOT, NAN, BWD(DWEIGHTS)},               \
-            {"NaN in a query's head", 0, 1, BWD(Q), HEAD * (dim) + 37, NAN, NONE},                 \
-            {"NaN in a key", 1, 0, BWD(K), 37, NAN, BWD(DQ)},                                      \
+        {"NaN as a weight", 0, 1, BWD(WEIGHTS), HEAD, NAN, SMELT__OF(BWD(DQ))},                    \
+            {"infinity as a weight", 0, 1, BWD(WEIGHTS), HEAD, INFINITY, SMELT__OF(BWD(DQ))},      \
+            {"NaN as a slot's gradient", 0, 0, BWD(GRAD), SLOT, NAN, SMELT__OF(BWD(DWEIGHTS))},    \
+            {"NaN in a query's head", 0, 1, BWD(Q), HEAD * (dim) + 37, NAN, 0},                    \
+            {"NaN in a key", 1, 0, BWD(K), 37, NAN, SMELT__OF(BWD(DQ))},                           \
     }
 
 static const struct subject subjects[] = {
@@ -60,8 +63,8 @@ static const struct subject subjects[] = {
      ATTN(INDICES),
      {ATTN(OUT), ATTN(LSE)},
      NONE,
-     {{"NaN in a KV row", 1, 0, ATTN(KV), 0, NAN, ATTN(OUT)},
-      {"NaN in a query's head", 0, 1, ATTN(Q), HEAD * 576 + 575, NAN, ATTN(OUT)}}},
+     {{"NaN in a KV row", 1, 0, ATTN(KV), 0, NAN, ATTN_RESULTS},
+      {"NaN in a query's head", 0, 1, ATTN(Q), HEAD * 576 + 575, NAN, ATTN_RESULTS}}},
     {"indexer_bwd:heads=40,dim=64,topk=60,deterministic=1,main.group=2",
      40,
      2,
@@ -119,14 +122,21 @@ static void put(const struct workload *work, const struct plant *plant, int32_t 
             isnan(plant->value) ? 0x7fc0 : smelt__bf16_from_float(plant->value);
 }
 
-/* Whether numbers of 2 or 4 bytes have one that is not finite and not the poison. */
-static int has_nonfinite(const void *numbers, size_t bytes, size_t element) {
+/* Whether numbers of 2 or 4 bytes have a NaN other than the poison, or, if `infinity`, an infinity. */
+static int has_nonfinite(const void *numbers, size_t bytes, size_t element, int infinity) {
     for (size_t i = 0; i < bytes / element; i++) {
         const uint16_t half = ((const uint16_t *)numbers)[element == sizeof half ? i : 2 * i + 1];
-        if ((half & 0x7f80) == 0x7f80 && half != 0xffff)
+        if ((half & 0x7fff) >= 0x7f81 - infinity && half != 0xffff)
             return 1;
     }
     return 0;
+}
+
+static int are_zeros(const char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i])
+            return 0;
+    return 1;
 }
 
 static void compare_queries(const struct workload *work, const struct reach *reach, int output,
@@ -136,12 +146,14 @@ static void compare_queries(const struct workload *work, const struct reach *rea
     const char *const after = smelt__placed_row(&work->placed, output, 0, 0, 0);
     const struct smelt__tensor_row *const row = &work->pass->tensors->rows[output];
     for (size_t query = 0; query < TOKENS; query++) {
-        const int seen =
-            has_nonfinite(after + query * part, part, smelt__element_bytes(row->element));
-        if (reach->meets[query] && (output == reach->plant->shows || reach->plant->shows == NONE) &&
-            seen != (output == reach->plant->shows))
-            snprintf(message, size, "%s of query %zu, which meets the number, is %s", row->name,
-                     query, seen ? "not finite" : "finite");
+        if (reach->meets[query] && reach->plant->shows & SMELT__OF(output) &&
+            !has_nonfinite(after + query * part, part, smelt__element_bytes(row->element),
+                           isinf(reach->plant->value)))
+            snprintf(message, size, "%s of query %zu is finite, though the query meets the number",
+                     row->name, query);
+        if (reach->meets[query] && reach->plant->shows == 0 &&
+            !are_zeros(after + query * part + HEAD * head, head))
+            snprintf(message, size, "%s of query %zu, head %d is not 0", row->name, query, HEAD);
         for (size_t i = 0; i < (size_t)reach->subject->heads; i++)
             if ((!reach->affected[query] || (reach->plant->one_head && i != HEAD)) &&
                 memcmp(after + query * part + i * head, before + query * part + i * head, head) !=
@@ -202,9 +214,13 @@ static void spread(struct workload *work, struct reach *reach, char *message, si
 
 void run_nonfinite(struct suite *suite) {
     for (int i = 0; i < COUNT(subjects); i++)
-        for (const struct plant *plant = subjects[i].plants; plant->name; plant++) {
-            const struct smelt__problem_options options = {
-                .seed = suite->seed, .tokens = TOKENS, .rows = ROWS, .dkv = SMELT__DKV_FP32};
+        for (const struct plant *plant = subjects[i].plants;
+             plant->name && smelt__harness_find(subjects[i].spec); plant++) {
+            const struct smelt__problem_options options = {.seed =
+                                                               2 * suite->seed /* without limits */,
+                                                           .tokens = TOKENS,
+                                                           .rows = ROWS,
+                                                           .dkv = SMELT__DKV_FP32};
             struct reach reach = {&subjects[i], plant, {0}, {0}};
             struct workload work;
             char name[SUITE_SPEC + 64], message[512] = "";
