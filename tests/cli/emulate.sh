@@ -66,6 +66,11 @@ for any in "$operator,passes=both" indexer_bwd:heads=8,dim=64,topk=20; do
     gives 0 '' check --emulate "$any" --queries 2 --rows 40 --lists random --schedules 1
 done
 
+# A compile error is said once, not for each kind of lists.
+CC=false SMELT_EMU_OBJECTS=$work/none gives 1 SMELT_ERROR_COMPILE check --emulate "$operator"
+[ "$(grep -c SMELT_ERROR_COMPILE "$work/err")" -eq 1 ]
+holds $? 'a compile error is said once' 'it is repeated'
+
 # With clang, if installed, as the emulator's compiler: a kernel that copies structs in shared memory.
 if command -v clang >/dev/null; then
     CC=clang

@@ -364,6 +364,22 @@ static void print_table(const struct checks *checks) {
     printf(" (seed %llu)\n", (unsigned long long)checks->requests[0].problem.seed);
 }
 
+/* Whether an earlier check has failed with the same error, such as a kernel that does not compile:
+ * their messages differ in the command alone. */
+static int is_said(const struct checks *checks, size_t number) {
+    const struct smelt__check_result *result = &checks->results[number];
+    const char *command = strstr(result->message, result->command);
+    const size_t length =
+        command ? (size_t)(command - result->message) : strlen(result->message) + 1;
+    if (result->status == SMELT_OK || json_array_size(checks->reports[number]) > 0)
+        return 0;
+    for (size_t i = 0; i < number; i++)
+        if (!checks->results[i].passed && checks->results[i].status == result->status &&
+            strncmp(checks->results[i].message, result->message, length) == 0)
+            return 1;
+    return 0;
+}
+
 /* Prints the emulator's reports in full, else the check's message. */
 static void say_failure(const struct checks *checks, size_t number,
                         const struct tool_options *options) {
@@ -394,7 +410,8 @@ static int report(const struct checks *checks, const struct tool_options *option
             continue;
         status =
             tool_exit_join(status, result->status ? tool_exit_of(result->status) : TOOL_FAILED);
-        say_failure(checks, i, options);
+        if (!is_said(checks, i))
+            say_failure(checks, i, options);
     }
     return status;
 }
