@@ -112,8 +112,8 @@ static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
 
 static int given(const struct smelt__problem *problem, int tensor) {
     const struct smelt__key_rows dk = dk_rows(problem);
-    if (tensor == TENSOR(LIMIT)) /* with half of the seeds */
-        return problem->options.seed % 2 != 0;
+    if (tensor == TENSOR(LIMIT)) /* beside lengths, with half of the seeds */
+        return problem->options.topk_length && problem->options.seed % 2 != 0;
     return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
                                          : smelt__key_rows_given(problem, &dk, tensor);
 }
