@@ -108,7 +108,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 /* The metrics and rules of a comparison, with the outputs that they cover. check fails if an output
- * was not compared; compared_toy.c states the requirements independently. */
+ * was not compared; tests/toy/compared/toy.txt records what is accepted. */
 #define ROWS(output)                                                                               \
     {                                                                                              \
         { "max_abs_error", "rows", "rows", "error of a row", SMELT__LARGEST, SMELT__OF(output) }   \
