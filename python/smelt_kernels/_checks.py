@@ -32,13 +32,18 @@ def optional_tensor(value, name: str) -> Tensor | None:
     return value
 
 
-def whole(value, name: str) -> int | None:
-    """A positive number, or None."""
-    if value is None:
-        return None
-    number = integer(value, name, 64)
+def whole(value, name: str) -> int:
+    """A positive number."""
+    number = int(integer(value, name, 64))
     if not 0 < number < 1 << 31:
         raise ValueError(f"smelt: {name} must be positive, not {number}")
+    return number
+
+
+def not_negative(value, name: str) -> int:
+    number = int(integer(value, name))
+    if number < 0:
+        raise ValueError(f"smelt: {name} must not be negative, and is {number}")
     return number
 
 

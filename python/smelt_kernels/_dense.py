@@ -14,9 +14,10 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, power, tensor
-from ._indexer_gradients import WEIGHTS, of_type, scored_as_kernels_read, type_of_dk
+from ._indexer import of_groups
+from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
 from ._indexer_training import multiplies_afterwards
-from ._library import LibraryOperation
+from ._library import LibraryOperation, spec_text
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 
 
@@ -32,7 +33,7 @@ def _heads_are_divided(named) -> None:
 
 
 def _lse_spec(_, heads, dqk, __, kv_heads, ___) -> str:
-    return f"dense_lse:heads={heads},dqk={dqk},kv_heads={kv_heads}"
+    return spec_text("dense_lse", {"heads": heads, "dqk": dqk, "kv_heads": kv_heads})
 
 
 _lse = LibraryOperation(
@@ -84,23 +85,21 @@ def dense_lse(
 
 
 def _spec(
-    _, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, index_weights_type, activation: str,
+    _, heads, dqk, __, kv_heads, ___, ____, index_heads, index_dim, index_weights_dtype, activation: str,
     groups: int, granularity: int, block_max: int, deterministic: bool | None,
 ) -> str:  # fmt: skip
-    attention = f"heads={heads},dqk={dqk},kv_heads={kv_heads}"
-    indexer = f"index_heads={index_heads},index_dim={index_dim},activation={activation},deterministic={deterministic:d}"
-    return f"indexer_dense_loss:{attention},{indexer}{of_type(index_weights_type)}{_slots(groups, granularity, block_max)}"
+    attention = {"heads": heads, "dqk": dqk, "kv_heads": kv_heads}
+    indexer = {"index_heads": index_heads, "index_dim": index_dim, "weights_dtype": index_weights_dtype}
+    slots = {"groups": groups, "granularity": granularity, "block_max": block_max}
+    return spec_text(
+        "indexer_dense_loss", attention | indexer | slots | {"activation": activation, "deterministic": deterministic}
+    )
 
 
-def _slots(groups, granularity, block_max) -> str:
-    given = {"groups": groups, "granularity": granularity, "block_max": block_max}
-    return "".join(f",{name}={value}" for name, value in given.items() if value != 1)
-
-
-def _table(named) -> str:
+def _table(named) -> tuple:
+    """Of a shape that is always legal."""
     groups = named["groups"]
-    slots = _slots(groups, named["granularity"], named["block_max"])
-    return f"indexer_dense_loss:heads={groups},dqk=64,index_heads={groups},index_dim=64{slots}"
+    return (None, groups, 64, None, 1, None, None, groups, 64, None), {}
 
 
 def _by_reference(
@@ -141,13 +140,9 @@ def _products(_, grad_loss, dq, dk, dweights):
 
 
 _backward = Operation(
-    "indexer_dense_loss_backward",
-    _products,
-    lambda _, *made: tuple(each.new_empty(each.shape) for each in made),
-    {"grad_loss": "Tensor", "dq": "Tensor", "dk": "Tensor", "dweights": "Tensor"},
-    3,
-    {"grad_loss": 0},
-)
+    "indexer_dense_loss_backward", _products, lambda _, *made: tuple(each.new_empty(each.shape) for each in made),
+    {"grad_loss": "Tensor", "dq": "Tensor", "dk": "Tensor", "dweights": "Tensor"}, 3, {"grad_loss": 0},
+)  # fmt: skip
 _backward.refuse_derivatives("indexer_dense_loss")
 
 
@@ -171,17 +166,10 @@ def _rules(named) -> None:
 
 
 _loss = LibraryOperation(
-    "indexer_dense_loss",
-    spec=_spec,
-    key={"q": 2, "k": 2, "index_q": 2},
-    reference=_by_reference,
-    also=("losses",),
-    asked=("index_dq", "index_dweights", "index_dk"),
-    table=_table,
-    floats=True,
-    kinds={"index_weights": WEIGHTS},
-    rules=_rules,
-)
+    "indexer_dense_loss", spec=_spec, key={"q": 2, "k": 2, "index_q": 2}, reference=_by_reference, also=("losses",),
+    asked=("index_dq", "index_dweights", "index_dk"), table=_table, sizes=of_groups, floats=True,
+    kinds={"index_weights": WEIGHTS}, rules=_rules,
+)  # fmt: skip
 _loss.differentiable(
     ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None), _gradients
 )
@@ -189,56 +177,21 @@ _loss.differentiable(
 
 @overload
 def indexer_dense_loss(
-    q: Tensor,
-    k: Tensor,
-    lse: Tensor | None,
-    index_q: Tensor,
-    index_k: Tensor,
-    index_weights: Tensor | None,
-    window_begin: Tensor,
-    window_end: Tensor,
-    scale: float,
-    *,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    return_losses: Literal[False] = False,
-    activation: Activation = "relu",
-    groups: int = 1,
-    granularity: int = 1,
-    block_max: int = 1,
-    deterministic: bool | None = None,
-    dk_dtype: torch.dtype | None = None,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    free_multiprocessors: int = 0,
+    q: Tensor, k: Tensor, lse: Tensor | None, index_q: Tensor, index_k: Tensor, index_weights: Tensor | None,
+    window_begin: Tensor, window_end: Tensor, scale: float, *, weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0, return_losses: Literal[False] = False, activation: Activation = "relu",
+    groups: int = 1, granularity: int = 1, block_max: int = 1, deterministic: bool | None = None,
+    dk_dtype: torch.dtype | None = None, workspace_limit: int = 0, causal_limit: int = 0, free_multiprocessors: int = 0,
     backend: Backend | None = None,
-) -> Tensor: ...
+) -> Tensor: ...  # fmt: skip
 @overload
 def indexer_dense_loss(
-    q: Tensor,
-    k: Tensor,
-    lse: Tensor | None,
-    index_q: Tensor,
-    index_k: Tensor,
-    index_weights: Tensor | None,
-    window_begin: Tensor,
-    window_end: Tensor,
-    scale: float,
-    *,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    return_losses: bool,
-    activation: Activation = "relu",
-    groups: int = 1,
-    granularity: int = 1,
-    block_max: int = 1,
-    deterministic: bool | None = None,
-    dk_dtype: torch.dtype | None = None,
-    workspace_limit: int = 0,
-    causal_limit: int = 0,
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    q: Tensor, k: Tensor, lse: Tensor | None, index_q: Tensor, index_k: Tensor, index_weights: Tensor | None,
+    window_begin: Tensor, window_end: Tensor, scale: float, *, weight: Tensor | None = None,
+    query_weight: float | Tensor = 1.0, return_losses: bool, activation: Activation = "relu", groups: int = 1,
+    granularity: int = 1, block_max: int = 1, deterministic: bool | None = None, dk_dtype: torch.dtype | None = None,
+    workspace_limit: int = 0, causal_limit: int = 0, free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def indexer_dense_loss(
     q: Tensor,
     k: Tensor,
@@ -301,8 +254,8 @@ def indexer_dense_loss(
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.
 
     Returns:
-        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] or [T, groups] fp32, which are
-        not differentiable.
+        The loss, a scalar of fp32; with return_losses a tuple of it and of the queries' losses, [T] or [T, groups] fp32,
+        which are not differentiable.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -331,31 +284,11 @@ def indexer_dense_loss(
         tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")
     )
     loss, losses, *_ = _loss.call(
-        q,
-        _keys(k),
-        lse,
-        index_q,
-        index_k,
-        index_weights,
-        window_begin,
-        window_end,
-        weight,
-        number(scale, "scale"),
-        1.0 if later else query_weight,
-        free_multiprocessors,
-        integer(workspace_limit, "workspace_limit", 64),
-        integer(causal_limit, "causal_limit", 64),
-        activation,
-        groups,
-        granularity,
-        power(block_max, "block_max"),
-        deterministic,
-        type_of_dk(dk_dtype),
-        wanted,
-        wanted,
-        wanted,
-        backend,
-    )
+        q, _keys(k), lse, index_q, index_k, index_weights, window_begin, window_end, weight, number(scale, "scale"),
+        1.0 if later else query_weight, free_multiprocessors, integer(workspace_limit, "workspace_limit", 64),
+        integer(causal_limit, "causal_limit", 64), activation, groups, granularity, power(block_max, "block_max"),
+        deterministic, type_of_dk(dk_dtype), wanted, wanted, wanted, backend,
+    )  # fmt: skip
     if later:
         loss, losses = loss * query_weight, losses * query_weight
     return (loss, losses) if return_losses else loss

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import _reference, _runtime
 from ._checks import LSE_BASES, Backend, LseBase, choose, integer, legal_scale, number, whole
-from ._library import LibraryOperation
+from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read, may_cast
 from ._sparse_attention import LOG2E, NEVER, WIDE_TYPES, fp32, listed, topk_for
 
@@ -17,12 +17,11 @@ GRANULARITIES = (1, 4, 16, 64, 128)
 _KEY = {"q": 2, "k": 2, "v": 1, "indices": 2}
 
 
-def _spec_of(operator, heads, kv_heads, widths, lists, width, granularity, topk, sink):
+def _spec_of(operator, heads, kv_heads, widths, lists, width, granularity, topk, sink, **options):
     if lists not in (1, kv_heads):
         return _runtime.Refused(f"indices must have 1 list or {kv_heads}, one for each KV head, not {lists}", ValueError)
-    shape = f"heads={heads},kv_heads={kv_heads},{widths},topk={topk or topk_for(width)}"
-    options = f"granularity={granularity}{',lists=kv' if lists > 1 else ''}{',sink=1' if sink else ''}"
-    return f"{operator}:{shape},{options}"
+    keys = {"heads": heads, "kv_heads": kv_heads, **widths, "topk": topk or topk_for(width), "granularity": granularity}
+    return spec_text(operator, keys | {"lists": "kv" if lists > 1 else None, "sink": sink, **options})
 
 
 def _spec(
@@ -30,14 +29,14 @@ def _spec(
 ):  # fmt: skip
     if not kind is k_kind is v_kind is torch.bfloat16:
         return _runtime.Refused(f"q, k and v must be torch.bfloat16, not {kind}, {k_kind} and {v_kind}", TypeError)
-    text = _spec_of("sparse_gqa", heads, kv_heads, f"dqk={dqk},dv={dv}", lists, width, granularity, topk, sink)
-    return text if type(text) is _runtime.Refused else f"{text}{',unite=1' if unite else ''}"
+    shape = heads, kv_heads, {"dqk": dqk, "dv": dv}, lists, width, granularity, topk, sink
+    return _spec_of("sparse_gqa", *shape, unite=unite)
 
 
 def _scores_spec(kind, heads, dqk, k_kind, kv_heads, _, __, lists, width, granularity: int, topk: int, sink):
     if not kind is k_kind is torch.bfloat16:
         return _runtime.Refused(f"q and k must be torch.bfloat16, not {kind} and {k_kind}", TypeError)
-    return _spec_of("sparse_gqa_scores", heads, kv_heads, f"dqk={dqk}", lists, width, granularity, topk, sink)
+    return _spec_of("sparse_gqa_scores", heads, kv_heads, {"dqk": dqk}, lists, width, granularity, topk, sink)
 
 
 def _backward_spec(
@@ -97,85 +96,37 @@ def _scores_by_reference(
 
 
 _backward = LibraryOperation(
-    "sparse_gqa",
-    which=1,
-    name="sparse_gqa_backward",
-    spec=_backward_spec,
-    key=_KEY,
-    reference=_backward_by_reference,
-    floats=True,
-    rules=_lists_are_legal,
-)
+    "sparse_gqa", which=1, name="sparse_gqa_backward", spec=_backward_spec, key=_KEY, reference=_backward_by_reference,
+    floats=True, rules=_lists_are_legal,
+)  # fmt: skip
 _backward.refuse_derivatives("sparse_gqa")
 _attention = LibraryOperation(
-    "sparse_gqa",
-    spec=_spec,
-    key=_KEY,
-    reference=_by_reference,
-    gradient=_backward,
-    fills={"lse": NEVER},
-    floats=True,
+    "sparse_gqa", spec=_spec, key=_KEY, reference=_by_reference, gradient=_backward, fills={"lse": NEVER}, floats=True,
     rules=_lists_are_legal,
-)
+)  # fmt: skip
 
 _scores = LibraryOperation(
-    "sparse_gqa_scores",
-    spec=_scores_spec,
-    key={"q": 2, "k": 2, "indices": 2},
-    reference=_scores_by_reference,
-    floats=True,
-    rules=_lists_are_legal,
-)
+    "sparse_gqa_scores", spec=_scores_spec, key={"q": 2, "k": 2, "indices": 2}, reference=_scores_by_reference,
+    floats=True, rules=_lists_are_legal,
+)  # fmt: skip
 
 
 @overload
 def sparse_gqa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    granularity: int,
-    topk: int | None = None,
-    topk_length: Tensor | None = None,
-    limit: Tensor | None = None,
-    sink: Tensor | None = None,
-    unite: bool = False,
-    deterministic: bool | None = None,
-    return_lse: Literal[False] = False,
-    lse: LseBase = "natural",
-    dk_dtype: torch.dtype | None = None,
-    dv_dtype: torch.dtype | None = None,
-    queries: Tensor | None = None,
-    query_count: Tensor | None = None,
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> Tensor: ...
+    q: Tensor, k: Tensor, v: Tensor, indices: Tensor, scale: float, *, granularity: int, topk: int | None = None,
+    topk_length: Tensor | None = None, limit: Tensor | None = None, sink: Tensor | None = None, unite: bool = False,
+    deterministic: bool | None = None, return_lse: Literal[False] = False, lse: LseBase = "natural",
+    dk_dtype: torch.dtype | None = None, dv_dtype: torch.dtype | None = None, queries: Tensor | None = None,
+    query_count: Tensor | None = None, free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> Tensor: ...  # fmt: skip
 @overload
 def sparse_gqa(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    granularity: int,
-    topk: int | None = None,
-    topk_length: Tensor | None = None,
-    limit: Tensor | None = None,
-    sink: Tensor | None = None,
-    unite: bool = False,
-    deterministic: bool | None = None,
-    return_lse: Literal[True],
-    lse: LseBase = "natural",
-    dk_dtype: torch.dtype | None = None,
-    dv_dtype: torch.dtype | None = None,
-    queries: Tensor | None = None,
-    query_count: Tensor | None = None,
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> tuple[Tensor, Tensor]: ...
+    q: Tensor, k: Tensor, v: Tensor, indices: Tensor, scale: float, *, granularity: int, topk: int | None = None,
+    topk_length: Tensor | None = None, limit: Tensor | None = None, sink: Tensor | None = None, unite: bool = False,
+    deterministic: bool | None = None, return_lse: Literal[True], lse: LseBase = "natural",
+    dk_dtype: torch.dtype | None = None, dv_dtype: torch.dtype | None = None, queries: Tensor | None = None,
+    query_count: Tensor | None = None, free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 def sparse_gqa(
     q: Tensor,
     k: Tensor,
@@ -257,25 +208,11 @@ def sparse_gqa(
     if lse != "natural":
         choose(lse, "lse", LSE_BASES)
     out, sums, *_ = _attention.call(
-        q,
-        k,
-        v,
-        indices,
-        topk_length,
-        limit,
-        sink if sink is None else fp32(sink),
-        queries,
-        query_count,
+        q, k, v, indices, topk_length, limit, sink if sink is None else fp32(sink), queries, query_count,
         integer(free_multiprocessors, "free_multiprocessors"),
-        scale if type(scale) is float else number(scale, "scale"),
-        granularity,
-        0 if topk is None else whole(topk, "topk"),
-        bool(unite),
-        deterministic,
-        dk_dtype,
-        dv_dtype,
-        backend,
-    )
+        scale if type(scale) is float else number(scale, "scale"), granularity,
+        0 if topk is None else whole(topk, "topk"), bool(unite), deterministic, dk_dtype, dv_dtype, backend,
+    )  # fmt: skip
     if wanted is not None:
         out = out.to(wanted)
     if not return_lse:
@@ -341,18 +278,8 @@ def sparse_gqa_scores(
     if may_cast(q):
         _, q, k = as_kernels_read(backend, q, k)
     return _scores.call(
-        q,
-        k,
-        lse,
-        indices,
-        topk_length,
-        limit,
-        sink if sink is None else fp32(sink),
-        queries,
-        query_count,
+        q, k, lse, indices, topk_length, limit, sink if sink is None else fp32(sink), queries, query_count,
         integer(free_multiprocessors, "free_multiprocessors"),
-        scale if type(scale) is float else number(scale, "scale"),
-        granularity,
-        0 if topk is None else whole(topk, "topk"),
-        backend,
-    )[0]
+        scale if type(scale) is float else number(scale, "scale"), granularity,
+        0 if topk is None else whole(topk, "topk"), backend,
+    )[0]  # fmt: skip

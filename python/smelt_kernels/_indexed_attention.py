@@ -11,17 +11,18 @@ from torch import Tensor
 from . import _native, _runtime
 from ._checks import Backend, choose, number, tensor, whole
 from ._description import bind
-from ._indexer import _ascend, _entries, _lists, _publication, _scoring, _topk
+from ._indexer import scoring
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores, multiplies_afterwards
 from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
+from ._selection import _topk, ascend, entries_of, lists, publication
 from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._indexer import ChoiceOptions
+    from ._selection import ChoiceOptions
 
 EVERY_ROW = (1 << 31) - 1
 _PARAMETERS = {
@@ -35,8 +36,8 @@ _PARAMETERS = {
 }
 # Arguments of the choice that have other names here, and those that are always the same.
 _INDEX = {"q": "index_q", "k": "index_k", "weights": "index_weights"}
-_ALWAYS = {"k_scale": None, "index_offset": 0, "scale": 0.0, "order": "index", "activation": "relu", "groups": 1, "block_max": 1}
-_ALWAYS |= {"logits": "fp32"}  # values are the loss's
+_ALWAYS = {"k_scale": None, "index_offset": 0, "scale": 0.0, "order": "index", "activation": "relu", "groups": 1}
+_ALWAYS |= {"block_max": 1, "logits": "fp32"}  # values are the loss's
 
 
 def _of_choice(named) -> tuple:
@@ -86,7 +87,7 @@ def _kernel(_, *arguments):
         slots, entries = (indices, lengths), None
         if expand > 1:
             own = indices if offset is None else indices - offset.unsqueeze(1)
-            entries = _entries(own, lengths, named["window_end"], topk, expand)
+            entries = entries_of(own, lengths, named["window_end"], topk, expand)
             target, slots = target[:, : topk * expand].unflatten(1, (topk, expand)).sum(-1), (entries, None)
         given = logits, target, *slots, named["weight"]
         loss, _, grad = _run(_loss, *given, EVERY_ROW, free, named["query_weight"], named["with_grad"], backend)
@@ -183,49 +184,19 @@ if TYPE_CHECKING:
 
 @overload
 def indexed_attention(
-    q: Tensor,
-    kv: Tensor,
-    index_q: Tensor,
-    index_k: Tensor,
-    index_weights: Tensor,
-    window_begin: Tensor,
-    window_end: Tensor,
-    topk: int,
-    scale: float,
-    *,
-    publish: None = None,
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, index_q: Tensor, index_k: Tensor, index_weights: Tensor, window_begin: Tensor,
+    window_end: Tensor, topk: int, scale: float, *, publish: None = None, **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor, Tensor]: ...  # fmt: skip
 @overload
 def indexed_attention(
-    q: Tensor,
-    kv: Tensor,
-    index_q: Tensor,
-    index_k: Tensor,
-    index_weights: Tensor,
-    window_begin: Tensor,
-    window_end: Tensor,
-    topk: int,
-    scale: float,
-    *,
-    publish: int,
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, index_q: Tensor, index_k: Tensor, index_weights: Tensor, window_begin: Tensor,
+    window_end: Tensor, topk: int, scale: float, *, publish: int, **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor, Tensor, Tensor]: ...  # fmt: skip
 @overload
 def indexed_attention(
-    q: Tensor,
-    kv: Tensor,
-    index_q: Tensor,
-    index_k: Tensor,
-    index_weights: Tensor,
-    window_begin: Tensor,
-    window_end: Tensor,
-    topk: int,
-    scale: float,
-    *,
-    publish: int | None,
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, index_q: Tensor, index_k: Tensor, index_weights: Tensor, window_begin: Tensor,
+    window_end: Tensor, topk: int, scale: float, *, publish: int | None, **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor, Tensor] | tuple[Tensor, Tensor, Tensor, Tensor]: ...  # fmt: skip
 def indexed_attention(
     q: Tensor,
     kv: Tensor,
@@ -342,43 +313,22 @@ def indexed_attention(
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     leaves = (tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights"))
-    lists = _lists(topk, "index", pinned, expand, tail, width)
-    candidate_block = _scoring(1, 1, candidates, candidate_block)[2]
-    publication = _publication(publish, publish_block, publish_pinned)
+    shape = lists(topk, "index", pinned, expand, tail, width)
+    candidate_block = scoring(1, 1, candidates, candidate_block)[2]
+    published = publication(publish, publish_block, publish_pinned)
     if candidate_block and leaves[1].dim():
-        _ascend(candidates, leaves[1].shape[0], candidate_block)
-    out, loss, indices, _, _, _, published, *_ = _indexed.call(
-        q,
-        kv,
-        *leaves,
-        window_begin,
-        window_end,
-        sink if sink is None else fp32(sink),
-        weight,
-        offset,
-        limit,
-        candidates,
-        lists[0],
-        number(scale, "scale"),
-        0 if dv is None else whole(dv, "dv"),
-        1.0 if later else query_weight,
-        () if buckets is None else _buckets(buckets),
-        deterministic,
-        dkv_dtype,
-        type_of_dk(dk_dtype),
-        free_multiprocessors,
-        workspace_limit,
-        causal_limit,
-        *lists[2:],
-        candidate_block,
-        *publication,
-        wants_gradients(*leaves),
-        backend,
-    )
+        ascend(candidates, leaves[1].shape[0], candidate_block)
+    out, loss, indices, _, _, _, blocks, *_ = _indexed.call(
+        q, kv, *leaves, window_begin, window_end, sink if sink is None else fp32(sink), weight, offset, limit,
+        candidates, shape[0], number(scale, "scale"), 0 if dv is None else whole(dv, "dv"),
+        1.0 if later else query_weight, () if buckets is None else _buckets(buckets), deterministic, dkv_dtype,
+        type_of_dk(dk_dtype), free_multiprocessors, workspace_limit, causal_limit, *shape[2:], candidate_block,
+        *published, wants_gradients(*leaves), backend,
+    )  # fmt: skip
     if later:
         loss = loss * query_weight
     out = out if wanted is None else out.to(wanted)
-    return (out, loss, indices, published) if publication[0] else (out, loss, indices)
+    return (out, loss, indices, blocks) if published[0] else (out, loss, indices)
 
 
 # ---- two choices ------------------------------------------------------------------------------------

@@ -8,30 +8,18 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose
-from ._library import LibraryOperation
+from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read
 from ._sparse_attention import WIDE_TYPES, topk_for
 
 
 SLOTS_KEY = {"q": 2, "indices": 1}
-
-
 WEIGHTS = (torch.float32, torch.bfloat16)  # legal types
 
 
-def of_type(weights) -> str:
-    """A spec's key for weights of this type; None: there are none."""
-    return ",weights_dtype=bf16" if weights is torch.bfloat16 else ""
-
-
-def slots_spec(_, heads, dim, __, width, weights_type, activation: str) -> str:
-    of = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
-    return f"indexer_scores:{of}{of_type(weights_type)}"
-
-
-def _spec(_, heads, dim, __, width, weights_type, activation: str, deterministic: bool | None) -> str:
-    of = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
-    return f"indexer_bwd:{of},deterministic={deterministic:d}{of_type(weights_type)}"
+def _spec(_, heads, dim, __, width, weights_dtype, activation: str, deterministic: bool | None) -> str:
+    keys = {"heads": heads, "dim": dim, "topk": topk_for(width), "activation": activation}
+    return spec_text("indexer_bwd", keys | {"deterministic": deterministic, "weights_dtype": weights_dtype})
 
 
 def _by_reference(grad, q, k, weights, indices, topk_length, limit, activation, dk_dtype):

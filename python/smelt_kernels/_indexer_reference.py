@@ -194,11 +194,11 @@ def _selected(q, k, indices, topk_length):
         yield part, slots[part], chosen, valid[part], products
 
 
-@in_its_own_types
 def _below(indices, limit):
     return indices if limit is None else indices.masked_fill(indices >= limit.unsqueeze(1), -1)
 
 
+@in_its_own_types
 def scores(q, k, weights, indices, topk_length, limit=None, activation="relu"):
     """The operator indexer_scores."""
     parts = []

@@ -18,20 +18,11 @@ from torch.compiler import is_compiling
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
 from ._checks import (
-    ACTIVATIONS,
-    BLOCKS,
-    Activation,
-    Backend,
-    choose,
-    integer,
-    legal_scale,
-    number,
-    tensor,
-    whole,
-)
+    ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, tensor, whole,
+)  # fmt: skip
 from ._indexer_reference import NEVER
-from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, of_type, scored_as_kernels_read, slots_spec, type_of_dk
-from ._library import LibraryOperation
+from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, type_of_dk
+from ._library import LibraryOperation, spec_text
 from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
 from ._sparse_attention import ATTENTION_KEY, attention_spec, fits, fp32, listed, topk_for
 
@@ -107,35 +98,35 @@ def sparse_scores(
         _, q, kv = as_kernels_read(backend, q, kv)
     given = (q, kv, indices, topk_length, fp32(sink), queries, query_count, lse)
     return _scores.call(
-        *given,
-        free_multiprocessors,
-        number(scale, "scale"),
-        0 if dv is None else whole(dv, "dv"),
-        0 if topk is None else whole(topk, "topk"),
-        backend,
-    )[0]
+        *given, free_multiprocessors, number(scale, "scale"), 0 if dv is None else whole(dv, "dv"),
+        0 if topk is None else whole(topk, "topk"), backend,
+    )[0]  # fmt: skip
 
 
 # ---- the indexer's logits at the slots, and its gradients -------------------------------------------
 
 
+def _slots_spec(_, heads, dim, __, width, weights_dtype, activation: str) -> str:
+    return _spec_of_slots(heads, dim, width, weights_dtype, activation, 1)
+
+
+def _spec_of_slots(heads, dim, width, weights_dtype, activation, block_max):
+    keys = {"heads": heads, "dim": dim, "topk": topk_for(width), "activation": activation, "block_max": block_max}
+    return spec_text("indexer_scores", keys | {"granularity": block_max, "weights_dtype": weights_dtype})
+
+
 _logits = LibraryOperation(
-    "indexer_scores",
-    spec=slots_spec,
-    key=SLOTS_KEY,
-    reference=_reference.scores,
-    gradient=backward,
+    "indexer_scores", spec=_slots_spec, key=SLOTS_KEY, reference=_reference.scores, gradient=backward,
     kinds={"weights": WEIGHTS},
-)
+)  # fmt: skip
 
 
 def _blocks_spec(
-    _, heads, dim, __, width, weights_type, activation: str, block_max: int, deterministic: bool | None,
+    _, heads, dim, __, width, weights_dtype, activation: str, block_max: int, deterministic: bool | None,
     dk_dtype: torch.dtype | None,
 ) -> str:  # fmt: skip
     """The last two are the gradients'."""
-    shape = f"heads={heads},dim={dim},topk={topk_for(width)},activation={activation}"
-    return f"indexer_scores:{shape},granularity={block_max},block_max={block_max}{of_type(weights_type)}"
+    return _spec_of_slots(heads, dim, width, weights_dtype, activation, block_max)
 
 
 def _block_rows(entries, size, keys, topk_length, limit):
@@ -160,14 +151,9 @@ def _blocks_by_reference(q, k, weights, indices, topk_length, limit, activation,
 
 
 _blocks = LibraryOperation(
-    "indexer_scores",
-    name="indexer_block_scores",
-    spec=_blocks_spec,
-    key=SLOTS_KEY,
-    reference=_blocks_by_reference,
-    also=("keys",),
-    kinds={"weights": WEIGHTS},
-)
+    "indexer_scores", name="indexer_block_scores", spec=_blocks_spec, key=SLOTS_KEY, reference=_blocks_by_reference,
+    also=("keys",), kinds={"weights": WEIGHTS},
+)  # fmt: skip
 
 
 def _saved_blocks(arguments, made):
@@ -263,7 +249,7 @@ def indexer_scores(
 
 
 def _loss_spec(_, width) -> str:
-    return f"indexer_loss:topk={topk_for(width)}"
+    return spec_text("indexer_loss", {"topk": topk_for(width)})
 
 
 def _loss_by_reference(logits, target, indices, topk_length, weight, rows, query_weight):
@@ -278,13 +264,9 @@ def _indexer_loss_backward(_, grad_loss, grad):
 
 
 _loss_backward = Operation(
-    "indexer_loss_backward",
-    _indexer_loss_backward,
-    lambda _, grad: (grad.new_empty(grad.shape),),
-    {"grad_loss": "Tensor", "grad": "Tensor"},
-    1,
-    {"grad_loss": 0},
-)
+    "indexer_loss_backward", _indexer_loss_backward, lambda _, grad: (grad.new_empty(grad.shape),),
+    {"grad_loss": "Tensor", "grad": "Tensor"}, 1, {"grad_loss": 0},
+)  # fmt: skip
 _loss_backward.refuse_derivatives("indexer_loss")
 
 
@@ -295,13 +277,9 @@ def _loss_gradients(grad_loss, _, grad):
 
 
 _loss = LibraryOperation(
-    "indexer_loss",
-    spec=_loss_spec,
-    key={"indices": 1},
-    reference=_loss_by_reference,
-    also=("losses",),
+    "indexer_loss", spec=_loss_spec, key={"indices": 1}, reference=_loss_by_reference, also=("losses",),
     asked=("grad",),
-)
+)  # fmt: skip
 _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), _loss_gradients)
 
 
@@ -315,46 +293,22 @@ def multiplies_afterwards(query_weight) -> bool:
 
 @overload
 def indexer_loss(
-    logits: Tensor,
-    target: Tensor,
-    indices: Tensor,
-    *,
-    rows: int | None = None,
-    topk_length: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    return_losses: Literal[False] = False,
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> Tensor: ...
+    logits: Tensor, target: Tensor, indices: Tensor, *, rows: int | None = None, topk_length: Tensor | None = None,
+    weight: Tensor | None = None, query_weight: float | Tensor = 1.0, return_losses: Literal[False] = False,
+    free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> Tensor: ...  # fmt: skip
 @overload
 def indexer_loss(
-    logits: Tensor,
-    target: Tensor,
-    indices: Tensor,
-    *,
-    rows: int | None = None,
-    topk_length: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    return_losses: Literal[True],
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> tuple[Tensor, Tensor]: ...
+    logits: Tensor, target: Tensor, indices: Tensor, *, rows: int | None = None, topk_length: Tensor | None = None,
+    weight: Tensor | None = None, query_weight: float | Tensor = 1.0, return_losses: Literal[True],
+    free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def indexer_loss(
-    logits: Tensor,
-    target: Tensor,
-    indices: Tensor,
-    *,
-    rows: int | None = None,
-    topk_length: Tensor | None = None,
-    weight: Tensor | None = None,
-    query_weight: float | Tensor = 1.0,
-    return_losses: bool,
-    free_multiprocessors: int = 0,
-    backend: Backend | None = None,
-) -> Tensor | tuple[Tensor, Tensor]: ...
+    logits: Tensor, target: Tensor, indices: Tensor, *, rows: int | None = None, topk_length: Tensor | None = None,
+    weight: Tensor | None = None, query_weight: float | Tensor = 1.0, return_losses: bool,
+    free_multiprocessors: int = 0, backend: Backend | None = None,
+) -> Tensor | tuple[Tensor, Tensor]: ...  # fmt: skip
 def indexer_loss(
     logits: Tensor,
     target: Tensor,
@@ -408,17 +362,9 @@ def indexer_loss(
     later = multiplies_afterwards(query_weight)
     wanted = wants_gradients(tensor(logits, "logits"))
     loss, losses, *_ = _loss.call(
-        logits,
-        target,
-        indices,
-        topk_length,
-        weight,
-        (1 << 31) - 1 if rows is None else rows,
-        free_multiprocessors,
-        1.0 if later else query_weight,
-        wanted,
-        backend,
-    )
+        logits, target, indices, topk_length, weight, (1 << 31) - 1 if rows is None else rows, free_multiprocessors,
+        1.0 if later else query_weight, wanted, backend,
+    )  # fmt: skip
     if later:
         loss, losses = loss * query_weight, losses * query_weight
     return (loss, losses) if return_losses else loss

@@ -18,8 +18,16 @@ from ._operation import Operation
 
 NEVER = float("-inf")
 FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
+TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8"}  # as specs say them
 LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
 SLOTS = "width"  # the letter of a list's slots, of which kernels need one
+
+
+def spec_text(operator: str, keys: dict) -> str:
+    """A spec. A key that is None, or a type that no spec has, is left out, and so has its default."""
+    words = {name: TYPES.get(each) if isinstance(each, torch.dtype) else each for name, each in keys.items()}
+    words = {name: int(each) if type(each) is bool else each for name, each in words.items() if each is not None}
+    return operator + ":" * bool(words) + ",".join(f"{name}={each}" for name, each in words.items())
 
 
 @functools.lru_cache(256)
@@ -36,8 +44,9 @@ class LibraryOperation(Operation):
     """An operator's pass.
 
     spec: a function that says the spec's text, or a Refused. Its first parameters are the key's types and sizes; the
-        others are tensors (it is told whether they are given), NAME_type of a tensor (its type, None if it is not given),
-        the letter of an input's dimension (it is told the extent), or options of the call, with their types.
+        others are tensors (it is told whether they are given), NAME_dtype of a tensor (its type, None if it is not given),
+        the letter of an input's dimension (it is told the extent), or options of the call, with their types. None: the
+        operator has no keys.
     key: see Operation.
     reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
         tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
@@ -47,8 +56,9 @@ class LibraryOperation(Operation):
         and outputs of this operation, by name.
     also: optional outputs that are always made. asked: those that are made where the option with_NAME is true. made_with:
         {output: the option of the spec above 0 with which it is made}.
-    table: a function that says, of the arguments by name, a spec that has the call's options, whatever its sizes: tensors
-        have the shapes of its description. None: the operator's name describes every call.
+    table: a function that gives, of the arguments by name, the first arguments of `spec`, up to the options, of a shape that
+        is always legal, and other values of options: tensors have the shapes of this spec's description, which has the
+        call's options. None: the operator's name describes every call.
     written: outputs, or tensors that are added to, that the caller gives.
     floats: whether the eager reference takes any floating type in the place of bf16. kinds: {tensor: legal types}, where
         there are others than the description's.
@@ -65,9 +75,9 @@ class LibraryOperation(Operation):
         self,
         operator: str,
         *,
-        spec: Callable,
         key: dict,
         reference: Callable,
+        spec: Callable | None = None,
         which: int = 0,
         name: str | None = None,
         gradient: LibraryOperation | None = None,
@@ -83,10 +93,11 @@ class LibraryOperation(Operation):
         sizes: Callable = lambda named: {},
         rules: Callable = lambda named: None,
     ):
-        described = Pass(operator, which)
+        described, spec = Pass(operator, which), spec or (lambda *_: operator)
         self.which = which
         self.described, self.reference, self.sizes, self.rules = described, reference, sizes, rules
-        self.asked, self.fills, self.table = asked, fills or {}, table
+        self.asked, self.fills, self.spec, self.table = asked, fills or {}, spec, table
+        self.spec_options = [each.name for each in _options(spec, key) if each.annotation is not each.empty]
         self.options = {name: f"with_{name}" for name in asked} | (made_with or {})  # with which outputs are made
         rows = [row for row in described.rows if row.name in written or not row.flags & (OUTPUT | WRITTEN)]
         self.read = tuple(inspect.signature(reference).parameters)
@@ -148,7 +159,8 @@ class LibraryOperation(Operation):
         rows, results = self.rows, self.results
         sizes = {each.letter: named[each.name] for each in self.numbers if each.letter}
         if self.table is not None:
-            found = _rows_of(self.table(named), self.which)
+            first, others = self.table(named)
+            found = _rows_of(self.spec(*first, **{name: named[name] for name in self.spec_options} | others), self.which)
             rows, results = ([found[row.name] for row in each] for each in (rows, results))
             sizes |= self.sizes(named)
         return bind(rows, named, self.kinds, sizes), results
@@ -220,7 +232,7 @@ class LibraryOperation(Operation):
     def _option(self, name) -> str:
         """What the spec is told."""
         annotation = self.annotations.get(name)
-        of = name.removesuffix("_type")
+        of = name.removesuffix("_dtype")
         if annotation is None and of in self.annotations:
             return f"None if {of} is None else {of}.dtype"
         if annotation is None:  # an extent

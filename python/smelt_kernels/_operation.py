@@ -95,17 +95,13 @@ def _long(value, name: str):
 
 # Annotations of kernel functions: the type in the custom operator's schema, and what checks an argument of it.
 _TYPES = {
-    "Tensor": ("Tensor", tensor),
-    "Tensor | None": ("Tensor?", optional_tensor),
-    "int": ("SymInt", _long),
-    "float": ("float", number),
-    "bool": ("bool", lambda value, name: bool(value)),
-    "bool | None": ("bool?", lambda value, name: value if value is None else bool(value)),
-    "str": ("str", _text),
+    "Tensor": ("Tensor", tensor), "Tensor | None": ("Tensor?", optional_tensor), "int": ("SymInt", _long),
+    "float": ("float", number), "bool": ("bool", lambda value, name: bool(value)),
+    "bool | None": ("bool?", lambda value, name: value if value is None else bool(value)), "str": ("str", _text),
     "str | None": ("str?", lambda value, name: value if value is None else _text(value, name)),
     "tuple[int, ...]": ("int[]", lambda value, name: value),
     "torch.dtype | None": ("ScalarType?", lambda value, name: value),
-}
+}  # fmt: skip
 
 
 class Operation:

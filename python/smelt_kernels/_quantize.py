@@ -7,12 +7,12 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import SCALES, Backend, ScaleKind, choose, integer
-from ._library import LibraryOperation
+from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read, may_cast
 
 
 def _spec(_, dim, scale: str, groups: int) -> str:
-    return f"quantize:dim={dim},scale={scale},groups={groups}"
+    return spec_text("quantize", {"dim": dim, "scale": scale, "groups": groups})
 
 
 def _rules(named) -> None:

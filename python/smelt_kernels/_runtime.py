@@ -258,6 +258,13 @@ def find(key: tuple, backend: str, spec, *options):
     return found if found is not None else _search(key, backend, spec, options)
 
 
+def _without_defaults(spec: str) -> str:
+    try:
+        return _native.canonical(spec)
+    except ValueError:  # whose making says why
+        return spec
+
+
 def _search(key: tuple, backend: str, spec, options: tuple):
     given = backend
     backend = _backend if backend is None else backend
@@ -265,7 +272,7 @@ def _search(key: tuple, backend: str, spec, options: tuple):
     if backend == "torch":
         return None
     text = spec(*key[1:], *options)
-    made = text if type(text) is Refused else operator(key[0], text)
+    made = text if type(text) is Refused else operator(key[0], _without_defaults(text))
     if type(made) is Refused:
         if backend == "smelt":
             raise made.error(f"smelt: {made.reason}")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from . import _reference, _runtime
 from ._checks import LSE_BASES, Backend, LseBase, choose, floating, integer, legal_scale, number, whole
-from ._library import LibraryOperation
+from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read, may_cast
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ ATTENTION_KEY = {"q": 2, "kv": 0, "indices": 1}
 
 def attention_spec(family, heads, dqk, width, dv, topk, sink) -> str:
     """The keys that the specs of attention's operators have in common. dv, topk: 0 where not given."""
-    text = f"heads={heads},dqk={dqk},dv={dv or value_width(dqk)},topk={topk or topk_for(width)}"
-    return f"{family}:{text}{',sink=1' if sink else ''}"
+    widths = {"dqk": dqk, "dv": dv or value_width(dqk), "topk": topk or topk_for(width)}
+    return spec_text(family, {"heads": heads, **widths, "sink": sink})
 
 
 def _spec(kind, heads, dqk, kv_kind, _, width, dv: int, topk: int, sink, buckets: tuple[int, ...]):
@@ -139,15 +139,10 @@ _backward, _backward_sum = (
 )
 _backward.refuse_derivatives("sparse_attention")
 _attention = LibraryOperation(
-    "sparse_attn",
-    spec=_spec,
-    reference=_by_reference,
-    gradient=_backward,
-    asked=("max_logits",),
+    "sparse_attn", spec=_spec, reference=_by_reference, gradient=_backward, asked=("max_logits",),
     fills={"lse": NEVER, "max_logits": NEVER},
-    sizes=lambda named: {"dv": named["dv"] or value_width(named["q"].shape[-1])},
-    **_as_attention,
-)
+    sizes=lambda named: {"dv": named["dv"] or value_width(named["q"].shape[-1])}, **_as_attention,
+)  # fmt: skip
 
 
 # ---- the calls --------------------------------------------------------------------------------------
@@ -182,59 +177,29 @@ if TYPE_CHECKING:
 
 @overload
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    return_lse: Literal[False] = False,
-    return_max_logits: Literal[False] = False,
-    **options: Unpack[_Options],
-) -> Tensor: ...
+    q: Tensor, kv: Tensor, indices: Tensor, scale: float, *, return_lse: Literal[False] = False,
+    return_max_logits: Literal[False] = False, **options: Unpack[_Options],
+) -> Tensor: ...  # fmt: skip
 @overload
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    return_lse: Literal[True],
-    return_max_logits: Literal[False] = False,
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, indices: Tensor, scale: float, *, return_lse: Literal[True],
+    return_max_logits: Literal[False] = False, **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    return_lse: Literal[False] = False,
-    return_max_logits: Literal[True],
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, indices: Tensor, scale: float, *, return_lse: Literal[False] = False,
+    return_max_logits: Literal[True], **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 @overload
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    return_lse: Literal[True],
-    return_max_logits: Literal[True],
-    **options: Unpack[_Options],
-) -> tuple[Tensor, Tensor, Tensor]: ...
+    q: Tensor, kv: Tensor, indices: Tensor, scale: float, *, return_lse: Literal[True],
+    return_max_logits: Literal[True], **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor, Tensor]: ...  # fmt: skip
 @overload
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    scale: float,
-    *,
-    return_lse: bool = False,
-    return_max_logits: bool = False,
+    q: Tensor, kv: Tensor, indices: Tensor, scale: float, *, return_lse: bool = False, return_max_logits: bool = False,
     **options: Unpack[_Options],
-) -> Tensor | tuple[Tensor, ...]: ...
+) -> Tensor | tuple[Tensor, ...]: ...  # fmt: skip
 def sparse_attention(
     q: Tensor,
     kv: Tensor,
@@ -330,24 +295,11 @@ def sparse_attention(
     if workspace_limit != 0:  # which the backward pass alone uses
         workspace_limit = integer(workspace_limit, "workspace_limit", 64)
     out, sums, highest, *_ = _attention.call(
-        q,
-        kv,
-        indices,
-        topk_length,
-        sink if sink is None else fp32(sink),
-        queries,
-        query_count,
-        free_multiprocessors,
-        scale if type(scale) is float else number(scale, "scale"),
-        0 if dv is None else whole(dv, "dv"),
-        0 if topk is None else whole(topk, "topk"),
-        () if buckets is None else _buckets(buckets),
-        bool(return_max_logits),
-        workspace_limit,
-        deterministic,
-        dkv_dtype,
-        backend,
-    )
+        q, kv, indices, topk_length, sink if sink is None else fp32(sink), queries, query_count, free_multiprocessors,
+        scale if type(scale) is float else number(scale, "scale"), 0 if dv is None else whole(dv, "dv"),
+        0 if topk is None else whole(topk, "topk"), () if buckets is None else _buckets(buckets),
+        bool(return_max_logits), workspace_limit, deterministic, dkv_dtype, backend,
+    )  # fmt: skip
     if wanted is not None:
         out = out.to(wanted)
     if not return_lse and not return_max_logits:

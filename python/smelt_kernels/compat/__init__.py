@@ -16,7 +16,7 @@ from ._install import Report, install, uninstall
 
 __all__ = ["Report", "install", "uninstall"]
 
-_MODULES = ("cudnn", "deep_gemm", "flash_mla", "flash_msa", "megatron", "miles", "nemo", "prime_rl", "slime", "tilelang", "xtuner")
+_MODULES = tuple("cudnn deep_gemm flash_mla flash_msa megatron miles nemo prime_rl slime tilelang xtuner".split())
 
 
 def __getattr__(name: str):

@@ -14,57 +14,23 @@ from .._indexer import indexer_logits
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import sparse_scores
 from ._conventions import (
-    NEVER,
-    TupleDict,
-    check_outputs,
-    check_head_count,
-    into,
-    lse_of_valid_heads,
-    gradient_type,
-    output_matrix,
-)
+    NEVER, TupleDict, check_outputs, check_head_count, into, lse_of_valid_heads, gradient_type, output_matrix,
+)  # fmt: skip
 from ._cudnn_common import (
-    CLIPPED,
-    LEAST_SUM,
-    divergence_gradient,
-    documents,
-    ends,
-    is_fp8,
-    need_bf16,
-    on_stream,
-    scaled,
-    share,
-)
+    CLIPPED, LEAST_SUM, divergence_gradient, documents, ends, is_fp8, need_bf16, on_stream, scaled, share,
+)  # fmt: skip
 
 
 @torch.no_grad()
 def indexer_forward_wrapper(
-    q: Tensor,
-    k: Tensor,
-    w: Tensor,
-    ratio: int = 4,
-    qhead_per_kv_head: int | None = None,
-    m_block_size: int = 128,
-    n_block_size: int = 128,
-    q_stage: int = 2,
-    kv_stage: int = 4,
-    sm_scale: float = 1.0,
-    out: Tensor | None = None,
-    stream=None,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    q_causal_offsets: Tensor | None = None,
-    precision: str = "bf16",
-    q_scale: Tensor | None = None,
-    k_scale: Tensor | None = None,
-    cu_seqlens_q_scale_padded: Tensor | None = None,
-    cu_seqlens_k_scale_padded: Tensor | None = None,
-    sf_vec_size: int = 32,
-    return_lse: bool = False,
-    lse_out: Tensor | None = None,
-) -> TupleDict:
+    q: Tensor, k: Tensor, w: Tensor, ratio: int = 4, qhead_per_kv_head: int | None = None, m_block_size: int = 128,
+    n_block_size: int = 128, q_stage: int = 2, kv_stage: int = 4, sm_scale: float = 1.0, out: Tensor | None = None,
+    stream=None, cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None, max_seqlen_k: int | None = None, q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16", q_scale: Tensor | None = None, k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None, cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32, return_lse: bool = False, lse_out: Tensor | None = None,
+) -> TupleDict:  # fmt: skip
     """{"scores"}: [B, S_q, S_k] fp32, -inf from key (offset + query + 1) // ratio on; or of packed documents
     [T, max_seqlen_k], columns counted from each document's first key (the host waits for cu_seqlens). With return_lse
     also "lse", the log-sum-exp of each query's logits; lse_out receives it in any case.
@@ -103,23 +69,11 @@ def _of_keys(k_scale: Tensor, keys: Tensor) -> Tensor:
 
 
 def _matrix(
-    q: Tensor,
-    k: Tensor,
-    weights_name: str,
-    weights: Tensor,
-    sm_scale: float,
-    cu_seqlens_q: Tensor | None,
-    cu_seqlens_k: Tensor | None,
-    max_seqlen_k: int | None,
-    q_causal_offsets: Tensor | None,
-    ratio: int,
-    qhead_per_kv_head: int | None,
-    out: Tensor | None,
-    sums_name: str,
-    sums: Tensor | None,
-    want_sums: bool,
+    q: Tensor, k: Tensor, weights_name: str, weights: Tensor, sm_scale: float, cu_seqlens_q: Tensor | None,
+    cu_seqlens_k: Tensor | None, max_seqlen_k: int | None, q_causal_offsets: Tensor | None, ratio: int,
+    qhead_per_kv_head: int | None, out: Tensor | None, sums_name: str, sums: Tensor | None, want_sums: bool,
     descales: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor | None]:  # fmt: skip
     """The indexer's logits and, with want_sums, the log-sum-exp of each query's logits. descales: q_scale and k_scale,
     with e4m3."""
     packing = cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets
@@ -172,27 +126,13 @@ def _visible_keys(tokens: int, keys: Tensor, offset, ratio: int):
 
 @torch.no_grad()
 def dense_attn_score_recompute_wrapper(
-    q: Tensor,
-    k: Tensor,
-    lse: Tensor,
-    softmax_scale: float,
-    qhead_per_kv_head: int | None = None,
-    out: Tensor | None = None,
-    denom_out: Tensor | None = None,
-    ratio: int = 1,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    q_causal_offsets: Tensor | None = None,
-    precision: str = "bf16",
-    q_scale: Tensor | None = None,
-    k_scale: Tensor | None = None,
-    cu_seqlens_q_scale_padded: Tensor | None = None,
-    cu_seqlens_k_scale_padded: Tensor | None = None,
-    sf_vec_size: int = 32,
-    stream=None,
-) -> TupleDict:
+    q: Tensor, k: Tensor, lse: Tensor, softmax_scale: float, qhead_per_kv_head: int | None = None,
+    out: Tensor | None = None, denom_out: Tensor | None = None, ratio: int = 1, cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None, max_seqlen_q: int | None = None, max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None, precision: str = "bf16", q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None, cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None, sf_vec_size: int = 32, stream=None,
+) -> TupleDict:  # fmt: skip
     """{"out", "denom"}: attention's probabilities summed over heads, [B, S_q, S_k] fp32, 0 where a query does not see
     a key, and each query's sum of them; of packed documents [T, max_seqlen_k] and [T]."""
     scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
@@ -216,27 +156,13 @@ def dense_attn_score_recompute_wrapper(
 
 @torch.no_grad()
 def dense_indexer_score_recompute_wrapper(
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    qhead_per_kv_head: int | None = None,
-    out: Tensor | None = None,
-    denom_out: Tensor | None = None,
-    sm_scale: float = 1.0,
-    ratio: int = 1,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    q_causal_offsets: Tensor | None = None,
-    precision: str = "bf16",
-    q_scale: Tensor | None = None,
-    k_scale: Tensor | None = None,
-    cu_seqlens_q_scale_padded: Tensor | None = None,
-    cu_seqlens_k_scale_padded: Tensor | None = None,
-    sf_vec_size: int = 32,
-    stream=None,
-) -> TupleDict:
+    q: Tensor, k: Tensor, weights: Tensor, qhead_per_kv_head: int | None = None, out: Tensor | None = None,
+    denom_out: Tensor | None = None, sm_scale: float = 1.0, ratio: int = 1, cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None, max_seqlen_q: int | None = None, max_seqlen_k: int | None = None,
+    q_causal_offsets: Tensor | None = None, precision: str = "bf16", q_scale: Tensor | None = None,
+    k_scale: Tensor | None = None, cu_seqlens_q_scale_padded: Tensor | None = None,
+    cu_seqlens_k_scale_padded: Tensor | None = None, sf_vec_size: int = 32, stream=None,
+) -> TupleDict:  # fmt: skip
     """{"out", "denom"}: indexer_forward_wrapper's scores and the log-sum-exp of each query's."""
     scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
     need_bf16("dense_indexer_score_recompute_wrapper", precision, sf_vec_size, *scales)
@@ -258,31 +184,13 @@ def _check_scores(shape: tuple, **given: Tensor) -> None:
 
 @torch.no_grad()
 def dense_indexer_backward_wrapper(
-    index_q: Tensor,
-    weights: Tensor,
-    index_k: Tensor,
-    attn_score: Tensor,
-    attn_l1norm: Tensor,
-    index_score: Tensor,
-    index_lse: Tensor,
-    grad_loss: Tensor | float = 1.0,
-    sm_scale: float = 1.0,
-    loss_coeff: float = 1.0,
-    block_I: int = 128,
-    ratio: int = 1,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    q_causal_offsets: Tensor | None = None,
-    d_index_q: Tensor | None = None,
-    d_weights: Tensor | None = None,
-    d_index_k: Tensor | None = None,
-    stream=None,
-    workspace: Tensor | None = None,
-    *,
-    deterministic: bool = False,
-) -> TupleDict:
+    index_q: Tensor, weights: Tensor, index_k: Tensor, attn_score: Tensor, attn_l1norm: Tensor, index_score: Tensor,
+    index_lse: Tensor, grad_loss: Tensor | float = 1.0, sm_scale: float = 1.0, loss_coeff: float = 1.0,
+    block_I: int = 128, ratio: int = 1, cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None, max_seqlen_k: int | None = None, q_causal_offsets: Tensor | None = None,
+    d_index_q: Tensor | None = None, d_weights: Tensor | None = None, d_index_k: Tensor | None = None, stream=None,
+    workspace: Tensor | None = None, *, deterministic: bool = False,
+) -> TupleDict:  # fmt: skip
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     exp(index_score - index_lse) from attn_score / attn_l1norm, over every key that a query sees. attn_score and
     index_score are not changed."""
@@ -316,15 +224,10 @@ def dense_indexer_backward_wrapper(
                 predict = log_predict.exp().masked_fill(lists < 0, 0.0)
                 counts = (lists >= 0) & (log_predict >= CLIPPED)
                 dq, dk, dw = indexer_backward(
-                    divergence_gradient(predict, target, counts) * factor,
-                    index_q[mine][part],
-                    some,
-                    weights[mine][part].float(),
-                    lists,
-                    deterministic=deterministic or None,
-                    dk_dtype=torch.float32,
+                    divergence_gradient(predict, target, counts) * factor, index_q[mine][part], some,
+                    weights[mine][part].float(), lists, deterministic=deterministic or None, dk_dtype=torch.float32,
                     backend="smelt",
-                )
+                )  # fmt: skip
                 made[0][mine][part], made[1][mine][part] = dq, dw
                 total = total + dk
             made[2][theirs] = total.view(index_k[theirs].shape)

@@ -36,22 +36,10 @@ def _rows(tokens: int, rank: int, device) -> Tensor:
 
 @torch.no_grad()
 def aligned_hca_backward_wrapper(
-    q: Tensor,
-    kv: Tensor,
-    out: Tensor,
-    dout: Tensor,
-    lse: Tensor,
-    attn_sink: Tensor,
-    *,
-    cp_rank: int,
-    softmax_scale: float = 512**-0.5,
-    dq: Tensor | None = None,
-    dkv: Tensor | None = None,
-    d_sink: Tensor | None = None,
-    workspace: Tensor | None = None,
-    current_stream=None,
-    cp_size: int = 16,
-) -> TupleDict:
+    q: Tensor, kv: Tensor, out: Tensor, dout: Tensor, lse: Tensor, attn_sink: Tensor, *, cp_rank: int,
+    softmax_scale: float = 512**-0.5, dq: Tensor | None = None, dkv: Tensor | None = None, d_sink: Tensor | None = None,
+    workspace: Tensor | None = None, current_stream=None, cp_size: int = 16,
+) -> TupleDict:  # fmt: skip
     """{"dq", "dkv", "d_sink"}; lse [L, H] natural and without the sink, out with the sink. Rows of kv that no query
     sees may have any contents and get the gradient 0. No workspace is needed."""
     if not 0 <= integer(cp_rank, "cp_rank") < integer(cp_size, "cp_size"):

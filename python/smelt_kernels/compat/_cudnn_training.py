@@ -20,14 +20,9 @@ from ._mla import scale_of
 
 
 def sparse_attention(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    attn_sink: Tensor | None = None,
-    softmax_scale: float | None = None,
-    topk_length: Tensor | None = None,
-    trusted_compact_metadata: bool = False,
-) -> TupleDict:
+    q: Tensor, kv: Tensor, indices: Tensor, attn_sink: Tensor | None = None, softmax_scale: float | None = None,
+    topk_length: Tensor | None = None, trusted_compact_metadata: bool = False,
+) -> TupleDict:  # fmt: skip
     """{"out", "max_logits", "lse"}; out is differentiable in q, kv and attn_sink. Lists need no compaction, so
     trusted_compact_metadata has no effect."""
     if not isinstance(trusted_compact_metadata, bool):
@@ -36,16 +31,9 @@ def sparse_attention(
         )
     need_dimensions(q=(q, 3), kv=(kv, 2), indices=(indices, 2))
     out, lse, max_logits = attend(
-        q,
-        kv,
-        indices,
-        scale_of(q, softmax_scale),
-        sink=attn_sink,
-        topk_length=topk_length,
-        return_lse=True,
-        return_max_logits=True,
-        backend="smelt",
-    )
+        q, kv, indices, scale_of(q, softmax_scale), sink=attn_sink, topk_length=topk_length, return_lse=True,
+        return_max_logits=True, backend="smelt",
+    )  # fmt: skip
     return TupleDict(out=out, max_logits=max_logits, lse=to_flash_mla(lse))
 
 

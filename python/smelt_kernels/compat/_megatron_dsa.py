@@ -15,9 +15,9 @@ from torch import Tensor, distributed
 
 from .. import _runtime
 from .._dense import indexer_dense_loss
-from .._indexer import indexer_topk
 from .._indexer_training import indexer_loss, sparse_scores
 from .._project import project_values
+from .._selection import indexer_topk
 from .._sparse_attention import sparse_attention
 from ._conventions import slots
 
@@ -104,23 +104,11 @@ def use_fused_dsa_kernels(config) -> bool:
 
 
 def run_fused_qk_topk(
-    config,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    index_topk: int,
-    starts: Tensor,
-    ends: Tensor,
-    block_size: int,
-    use_relu: bool = True,
-    use_local_indexer_varlen: bool = False,
-    single_packed_thd_sequence: bool = False,
-    local_packed_cp_rank: int = 0,
-    local_packed_cp_query_start: int = 0,
-    local_packed_cp_query_len: int | None = None,
-    packed_seq_params=None,
-    cp_size: int = 1,
-) -> tuple[Tensor, Tensor] | None:
+    config, q: Tensor, k: Tensor, weights: Tensor, index_topk: int, starts: Tensor, ends: Tensor, block_size: int,
+    use_relu: bool = True, use_local_indexer_varlen: bool = False, single_packed_thd_sequence: bool = False,
+    local_packed_cp_rank: int = 0, local_packed_cp_query_start: int = 0, local_packed_cp_query_len: int | None = None,
+    packed_seq_params=None, cp_size: int = 1,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """(lists, their lengths [b, sq])"""
     if _is_wide(q):
         return _decline(WIDE)
@@ -130,30 +118,13 @@ def run_fused_qk_topk(
 
 
 def run_fused_qk_topk_with_loss(
-    config,
-    q: Tensor,
-    k: Tensor,
-    weights: Tensor,
-    index_topk: int,
-    starts: Tensor,
-    ends: Tensor,
-    block_size: int,
-    query: Tensor,
-    key: Tensor,
-    softmax_scale: float,
-    loss_coeff: float,
-    pg_collection,
-    query_valid_rows: Tensor | None = None,
-    calculate_per_token_loss: bool = False,
-    use_relu: bool = True,
-    use_local_indexer_varlen: bool = False,
-    single_packed_thd_sequence: bool = False,
-    local_packed_cp_rank: int = 0,
-    local_packed_cp_query_start: int = 0,
-    local_packed_cp_query_len: int | None = None,
-    packed_seq_params=None,
+    config, q: Tensor, k: Tensor, weights: Tensor, index_topk: int, starts: Tensor, ends: Tensor, block_size: int,
+    query: Tensor, key: Tensor, softmax_scale: float, loss_coeff: float, pg_collection,
+    query_valid_rows: Tensor | None = None, calculate_per_token_loss: bool = False, use_relu: bool = True,
+    use_local_indexer_varlen: bool = False, single_packed_thd_sequence: bool = False, local_packed_cp_rank: int = 0,
+    local_packed_cp_query_start: int = 0, local_packed_cp_query_len: int | None = None, packed_seq_params=None,
     cp_size: int = 1,
-) -> tuple[Tensor, Tensor, Tensor] | None:
+) -> tuple[Tensor, Tensor, Tensor] | None:  # fmt: skip
     """(lists, their lengths, loss). Attention runs a second time for the target's log-sum-exp."""
     if key.shape[2] != 1:
         return _decline(f"keys have {key.shape[2]} heads, not the latent one")
@@ -172,58 +143,26 @@ def run_fused_qk_topk_with_loss(
 
 
 def run_fused_absorbed_sparse_attention(
-    config,
-    query: Tensor,
-    key: Tensor,
-    topk_indices: Tensor,
-    softmax_scale: float,
-    v_channels: int,
+    config, query: Tensor, key: Tensor, topk_indices: Tensor, softmax_scale: float, v_channels: int,
     topk_length: Tensor | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """[sq, b, heads, v_channels]"""
     out = sparse_attention(
-        query.transpose(0, 1),
-        key.squeeze(2).transpose(0, 1),
-        slots("topk_indices", topk_indices),
-        softmax_scale,
-        dv=v_channels,
-        topk_length=None if topk_length is None else topk_length.to(torch.int32),
-    )
+        query.transpose(0, 1), key.squeeze(2).transpose(0, 1), slots("topk_indices", topk_indices), softmax_scale,
+        dv=v_channels, topk_length=None if topk_length is None else topk_length.to(torch.int32),
+    )  # fmt: skip
     return out.transpose(0, 1)
 
 
 def run_fused_dsa_attention(
-    *,
-    config,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor | None,
-    up_v_weight: Tensor | None,
-    q_indexer: Tensor,
-    k_indexer: Tensor,
-    indexer_weights: Tensor,
-    indexer_topk: int,
-    softmax_scale: float,
-    loss_coeff: float,
-    sparse_loss: bool,
-    calculate_per_token_loss: bool,
-    absorbed_mla: bool,
-    cp_size: int,
-    attn_mask_type,
-    packed_seq_params,
-    varlen_starts: Tensor | None,
-    varlen_ends: Tensor | None,
-    key_positions: Tensor | None,
-    query_valid_rows: Tensor | None,
-    varlen_is_plain_causal: bool = False,
-    use_relu: bool,
-    use_local_indexer_varlen: bool = False,
-    single_packed_thd_sequence: bool = False,
-    local_packed_cp_rank: int = 0,
-    local_packed_cp_query_start: int = 0,
-    local_packed_cp_query_len: int | None = None,
-    pg_collection=None,
-) -> tuple[Tensor, Tensor] | None:
+    *, config, query: Tensor, key: Tensor, value: Tensor | None, up_v_weight: Tensor | None, q_indexer: Tensor,
+    k_indexer: Tensor, indexer_weights: Tensor, indexer_topk: int, softmax_scale: float, loss_coeff: float,
+    sparse_loss: bool, calculate_per_token_loss: bool, absorbed_mla: bool, cp_size: int, attn_mask_type,
+    packed_seq_params, varlen_starts: Tensor | None, varlen_ends: Tensor | None, key_positions: Tensor | None,
+    query_valid_rows: Tensor | None, varlen_is_plain_causal: bool = False, use_relu: bool,
+    use_local_indexer_varlen: bool = False, single_packed_thd_sequence: bool = False, local_packed_cp_rank: int = 0,
+    local_packed_cp_query_start: int = 0, local_packed_cp_query_len: int | None = None, pg_collection=None,
+) -> tuple[Tensor, Tensor] | None:  # fmt: skip
     """(out [sq, b, heads * v_head_dim], the indexer's loss)"""
     if not absorbed_mla or value is not None or up_v_weight is None or key.shape[2] != 1:
         return _decline("keys and values are not the latent ones of absorbed MLA")
@@ -235,14 +174,8 @@ def run_fused_dsa_attention(
     chosen = indexer.choose(indexer_topk)
     of_batch, kv = query.transpose(0, 1), key.squeeze(2).transpose(0, 1)
     out, lse = sparse_attention(
-        of_batch,
-        kv,
-        chosen[0],
-        softmax_scale,
-        dv=config.kv_lora_rank,
-        topk_length=chosen[2],
-        return_lse=True,
-    )
+        of_batch, kv, chosen[0], softmax_scale, dv=config.kv_lora_rank, topk_length=chosen[2], return_lse=True,
+    )  # fmt: skip
     out = project_values(out, up_v_weight).transpose(0, 1).flatten(2)
     if not loss_coeff or not torch.is_grad_enabled():
         return out, lse.new_zeros(())

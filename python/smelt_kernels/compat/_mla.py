@@ -13,15 +13,9 @@ def scale_of(q: Tensor, sm_scale: float | None) -> float:
 
 
 def first_slots(
-    q: Tensor,
-    rows: Tensor,
-    lists: Tensor,
-    scale: float,
-    dv: int | None,
-    topk_length: Tensor | None,
-    count: int,
+    q: Tensor, rows: Tensor, lists: Tensor, scale: float, dv: int | None, topk_length: Tensor | None, count: int,
     lse: Tensor,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """FlashMLA's lse over each query's first `count` slots; `lse` is the one over all slots.
 
     Computed by a forward pass over these slots: subtracting the other slots from `lse` would lose precision.
@@ -55,17 +49,9 @@ def output_of(delta: Tensor, do: Tensor) -> Tensor:
 
 
 def gradients(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor | None,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None,
-    *legal: int,
-    delta: Tensor | None = None,
-    buckets=None,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, o: Tensor | None, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None,
+    *legal: int, delta: Tensor | None = None, buckets=None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """dq and dkv, of the shapes of q and kv. With delta [.., T, H], the sums of o * do, o is not read."""
     rows, lists = without_kv_heads(q, kv, indices, *legal)
     if do.shape[:-1] != q.shape[:-1] or lse.shape != q.shape[:-1]:

@@ -68,13 +68,9 @@ _MEGATRON = {
 
 _MEGATRON_DSA = "megatron.core.transformer.experimental_attention_variant"
 _MEGATRON_HOOKS = _of(
-    "_megatron_dsa",
-    "use_fused_dsa_kernels",
-    "run_fused_qk_topk",
-    "run_fused_qk_topk_with_loss",
-    "run_fused_absorbed_sparse_attention",
-    "run_fused_dsa_attention",
-)
+    "_megatron_dsa", "use_fused_dsa_kernels", "run_fused_qk_topk", "run_fused_qk_topk_with_loss",
+    "run_fused_absorbed_sparse_attention", "run_fused_dsa_attention",
+)  # fmt: skip
 
 _PRIME_RL = {
     "sparse_mla_fwd": _of("prime_rl", "sparse_mla_fwd_interface"),

@@ -18,87 +18,43 @@ import torch
 from torch import Tensor
 
 from .._checks import choose, integer, shapes, whole
-from .._indexer import CHUNK_BYTES, indexer_logits, indexer_topk, indexer_windows, topk_select
+from .._indexer import CHUNK_BYTES, indexer_logits, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
+from .._selection import indexer_topk, topk_select
 from .._sparse_attention import sparse_attention as attend
 from .._sparse_attention import sparse_attention_backward
 from ._conventions import (
-    NEVER,
-    TupleDict,
-    bounds,
-    check_outputs,
-    check_head_count,
-    fp32_for,
-    from_flash_mla,
-    indexer_weights,
-    into,
-    need_dimensions,
-    lse_of_valid_heads,
-    gradient_type,
-    slots,
-    to_flash_mla,
-    without_heads,
-)
+    NEVER, TupleDict, bounds, check_outputs, check_head_count, fp32_for, from_flash_mla, indexer_weights, into,
+    need_dimensions, lse_of_valid_heads, gradient_type, slots, to_flash_mla, without_heads,
+)  # fmt: skip
 from ._cudnn_common import (
-    CLIPPED_PROBABILITY,
-    batch_starts,
-    causal_offsets,
-    ends,
-    need_bf16,
-    normalised,
-    divergence_gradient,
-    on_stream,
-    packed,
-    packed_lists,
-    are_packed,
-    scaled,
-    share,
-    shifted,
-)
+    CLIPPED_PROBABILITY, batch_starts, causal_offsets, ends, need_bf16, normalised, divergence_gradient, on_stream,
+    packed, packed_lists, are_packed, scaled, share, shifted,
+)  # fmt: skip
 from ._cudnn_dense import (
-    dense_attn_score_recompute_wrapper,
-    dense_indexer_backward_wrapper,
-    dense_indexer_score_recompute_wrapper,
+    dense_attn_score_recompute_wrapper, dense_indexer_backward_wrapper, dense_indexer_score_recompute_wrapper,
     indexer_forward_wrapper,
-)
+)  # fmt: skip
 from ._cudnn_hca import aligned_hca_backward_wrapper
 from ._cudnn_training import sparse_attention, sparse_attention_score_recompute
 from ._mla import first_slots, scale_of
 
 __all__ = [
-    "aligned_hca_backward_wrapper",
-    "compactify_wrapper",
-    "compress_topk_cand_buffer_size",
-    "compress_topk_cand_buffer_size_thd",
-    "dense_attn_score_recompute_wrapper",
-    "dense_indexer_backward_wrapper",
-    "dense_indexer_score_recompute_wrapper",
-    "indexer_backward_wrapper",
-    "indexer_forward_top_k_wrapper",
-    "indexer_forward_wrapper",
-    "indexer_top_k_wrapper",
-    "local_to_global_wrapper",
-    "sparse_attention",
-    "sparse_attention_backward_wrapper",
-    "sparse_attention_forward_wrapper",
-    "sparse_attention_score_recompute",
-    "sparse_attn_score_recompute_wrapper",
-    "sparse_indexer_score_recompute_wrapper",
-]
+    "aligned_hca_backward_wrapper", "compactify_wrapper", "compress_topk_cand_buffer_size",
+    "compress_topk_cand_buffer_size_thd", "dense_attn_score_recompute_wrapper", "dense_indexer_backward_wrapper",
+    "dense_indexer_score_recompute_wrapper", "indexer_backward_wrapper", "indexer_forward_top_k_wrapper",
+    "indexer_forward_wrapper", "indexer_top_k_wrapper", "local_to_global_wrapper", "sparse_attention",
+    "sparse_attention_backward_wrapper", "sparse_attention_forward_wrapper", "sparse_attention_score_recompute",
+    "sparse_attn_score_recompute_wrapper", "sparse_indexer_score_recompute_wrapper",
+]  # fmt: skip
 
 
 @torch.no_grad()
 def sparse_attention_forward_wrapper(
-    q: Tensor,
-    kv: Tensor,
-    topk_idxs: Tensor,
-    attn_sink: Tensor | None = None,
-    topk_length: Tensor | None = None,
-    softmax_scale: float | None = None,
-    indexer_topk: int = 0,
-    stream=None,
-) -> TupleDict:
+    q: Tensor, kv: Tensor, topk_idxs: Tensor, attn_sink: Tensor | None = None, topk_length: Tensor | None = None,
+    softmax_scale: float | None = None, indexer_topk: int = 0, stream=None,
+) -> TupleDict:  # fmt: skip
     """{"out", "max_logits", "lse", "lse_indexer"}, the last one over each query's first indexer_topk slots, or None for
     0: see flash_mla_sparse_fwd."""
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2))
@@ -107,16 +63,9 @@ def sparse_attention_forward_wrapper(
     with on_stream(stream):
         lists, scale = slots("topk_idxs", topk_idxs), scale_of(q, softmax_scale)
         out, lse, max_logits = attend(
-            q,
-            kv,
-            lists,
-            scale,
-            sink=attn_sink,
-            topk_length=topk_length,
-            return_lse=True,
-            return_max_logits=True,
+            q, kv, lists, scale, sink=attn_sink, topk_length=topk_length, return_lse=True, return_max_logits=True,
             backend="smelt",
-        )
+        )  # fmt: skip
         lse, first = to_flash_mla(lse), None
         if indexer_topk:
             first = first_slots(q, kv, lists, scale, None, topk_length, indexer_topk, lse)
@@ -125,41 +74,20 @@ def sparse_attention_forward_wrapper(
 
 @torch.no_grad()
 def sparse_attention_backward_wrapper(
-    q: Tensor,
-    kv: Tensor,
-    out: Tensor,
-    dout: Tensor,
-    lse: Tensor,
-    attn_sink: Tensor,
-    topk_idxs: Tensor,
-    softmax_scale: float | None = None,
-    topk_length: Tensor | None = None,
-    dq: Tensor | None = None,
-    dkv: Tensor | None = None,
-    block_tile: int = 64,
-    deterministic: bool = False,
-    stream=None,
-    workspace: Tensor | None = None,
-    q_cluster_mode: str = "off",
-) -> TupleDict:
+    q: Tensor, kv: Tensor, out: Tensor, dout: Tensor, lse: Tensor, attn_sink: Tensor, topk_idxs: Tensor,
+    softmax_scale: float | None = None, topk_length: Tensor | None = None, dq: Tensor | None = None,
+    dkv: Tensor | None = None, block_tile: int = 64, deterministic: bool = False, stream=None,
+    workspace: Tensor | None = None, q_cluster_mode: str = "off",
+) -> TupleDict:  # fmt: skip
     """{"dq", "dkv", "d_sink"}; dq and dkv are written to the given tensors. No workspace is needed."""
     choose(q_cluster_mode, "q_cluster_mode", ("off", "adaptive_pair"))
     need_dimensions(q=(q, 3), kv=(kv, 2), topk_idxs=(topk_idxs, 2), lse=(lse, 2))
     check_outputs(q.device, dq=(dq, q.shape, q.dtype), dkv=(dkv, kv.shape, kv.dtype, torch.float32))
     with on_stream(stream):
         grads = sparse_attention_backward(
-            dout,
-            q,
-            kv,
-            slots("topk_idxs", topk_idxs),
-            out,
-            from_flash_mla(lse),
-            scale_of(q, softmax_scale),
-            topk_length=topk_length,
-            sink=attn_sink,
-            deterministic=deterministic or None,
-            dkv_dtype=fp32_for(dkv),
-        )
+            dout, q, kv, slots("topk_idxs", topk_idxs), out, from_flash_mla(lse), scale_of(q, softmax_scale),
+            topk_length=topk_length, sink=attn_sink, deterministic=deterministic or None, dkv_dtype=fp32_for(dkv),
+        )  # fmt: skip
         return TupleDict(dq=into(dq, grads[0]), dkv=into(dkv, grads[1]), d_sink=grads[2])
 
 
@@ -202,23 +130,15 @@ def local_to_global_wrapper(
 
 @torch.no_grad()
 def indexer_top_k_wrapper(
-    input_values: Tensor,
-    seq_lens: Tensor,
-    top_k: int,
-    next_n: int = 1,
-    return_val: bool = True,
-    num_copy_bits: int = 256,
-    stream=None,
-    tie_break: int = 0,
-    deterministic: bool = False,
-) -> TupleDict:
+    input_values: Tensor, seq_lens: Tensor, top_k: int, next_n: int = 1, return_val: bool = True,
+    num_copy_bits: int = 256, stream=None, tie_break: int = 0, deterministic: bool = False,
+) -> TupleDict:  # fmt: skip
     """{"indices", "values"} of the rows of input_values [N, S], of which groups of next_n share an entry of
     seq_lens: the last row of a group has that length, those before it one less each. Ties go to the lowest index, in
     every run."""
     need_dimensions(input_values=(input_values, 2), seq_lens=(seq_lens, 1))
     choose(tie_break, "tie_break", (0, 1, 2))
-    if whole(next_n, "next_n") is None:
-        raise TypeError("smelt: next_n must be an int, not None")
+    whole(next_n, "next_n")
     if tie_break == 2:
         raise NotImplementedError("smelt: indexer_top_k_wrapper with tie_break=2 is not supported")
     if input_values.shape[0] != seq_lens.numel() * next_n:
@@ -251,14 +171,9 @@ def _batches(q, k, weights, offsets, ratio, everywhere):
 def _packed_documents(q, k, weights, cu_seqlens_q, cu_seqlens_k, offsets, ratio, everywhere):
     """The same for all documents at once, without waiting for the device."""
     window = indexer_windows(
-        bounds("cu_seqlens_q", cu_seqlens_q),
-        q.shape[0],
-        k.shape[0],
-        cu_seqlens_keys=bounds("cu_seqlens_k", cu_seqlens_k),
-        causal_offset=offsets,
-        ratio=ratio,
-        backend="smelt",
-    )
+        bounds("cu_seqlens_q", cu_seqlens_q), q.shape[0], k.shape[0],
+        cu_seqlens_keys=bounds("cu_seqlens_k", cu_seqlens_k), causal_offset=offsets, ratio=ratio, backend="smelt",
+    )  # fmt: skip
     # A window begins at its document's first row.
     yield q, k, weights, window, {} if everywhere else {"offset": -window[0]}
 
@@ -283,41 +198,17 @@ def _select_chunked(q, keys, weights, window, added, top_k, want_lse):
 
 @torch.no_grad()
 def indexer_forward_top_k_wrapper(
-    q: Tensor,
-    k: Tensor,
-    w: Tensor,
-    top_k: int,
-    ratio: int = 4,
-    qhead_per_kv_head: int | None = None,
-    m_block_size: int = 128,
-    n_block_size: int = 128,
-    q_stage: int = 2,
-    kv_stage: int = 4,
-    sm_scale: float = 1.0,
-    stream=None,
-    cu_seqlens_q: Tensor | None = None,
-    cu_seqlens_k: Tensor | None = None,
-    max_seqlen_q: int | None = None,
-    max_seqlen_k: int | None = None,
-    q_causal_offsets: Tensor | None = None,
-    precision: str = "bf16",
-    q_scale: Tensor | None = None,
-    k_scale: Tensor | None = None,
-    cu_seqlens_q_scale_padded: Tensor | None = None,
-    cu_seqlens_k_scale_padded: Tensor | None = None,
-    sf_vec_size: int = 32,
-    return_lse: bool = False,
-    lse_out: Tensor | None = None,
-    return_softmax: bool | None = None,
-    softmax_out: Tensor | None = None,
-    microbatch_rows: int = -1,
-    topk_indices_global: bool = True,
-    cand_buffer: Tensor | None = None,
-    out_indices: Tensor | None = None,
-    out_logits: Tensor | None = None,
-    cand_batch_offsets: Tensor | None = None,
-    deterministic: bool = False,
-) -> TupleDict:
+    q: Tensor, k: Tensor, w: Tensor, top_k: int, ratio: int = 4, qhead_per_kv_head: int | None = None,
+    m_block_size: int = 128, n_block_size: int = 128, q_stage: int = 2, kv_stage: int = 4, sm_scale: float = 1.0,
+    stream=None, cu_seqlens_q: Tensor | None = None, cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None, max_seqlen_k: int | None = None, q_causal_offsets: Tensor | None = None,
+    precision: str = "bf16", q_scale: Tensor | None = None, k_scale: Tensor | None = None,
+    cu_seqlens_q_scale_padded: Tensor | None = None, cu_seqlens_k_scale_padded: Tensor | None = None,
+    sf_vec_size: int = 32, return_lse: bool = False, lse_out: Tensor | None = None, return_softmax: bool | None = None,
+    softmax_out: Tensor | None = None, microbatch_rows: int = -1, topk_indices_global: bool = True,
+    cand_buffer: Tensor | None = None, out_indices: Tensor | None = None, out_logits: Tensor | None = None,
+    cand_batch_offsets: Tensor | None = None, deterministic: bool = False,
+) -> TupleDict:  # fmt: skip
     """{"indices", "logits", "softmax"} of the top_k keys that indexer_forward_wrapper scores highest, [B, S_q, top_k]
     or, of packed documents, [T, top_k]: int32 rows of all batches or documents (without topk_indices_global: of the
     query's own), -1 in slots that a query cannot fill; fp32 logits, -inf there; their softmax, 0 there, omitted with
@@ -367,15 +258,9 @@ def indexer_forward_top_k_wrapper(
 
 
 def compress_topk_cand_buffer_size(
-    bs: int,
-    seqlen_q: int,
-    seqlen_k: int,
-    ratio: int,
-    microbatch_rows: int = -1,
-    return_lse: bool = False,
-    q_causal_offsets: Tensor | None = None,
-    precision: str = "bf16",
-) -> int:
+    bs: int, seqlen_q: int, seqlen_k: int, ratio: int, microbatch_rows: int = -1, return_lse: bool = False,
+    q_causal_offsets: Tensor | None = None, precision: str = "bf16",
+) -> int:  # fmt: skip
     """The number of elements that cand_buffer must have: 0."""
     need_bf16("compress_topk_cand_buffer_size", precision)
     return 0
@@ -391,16 +276,9 @@ def compress_topk_cand_buffer_size_thd(
 
 @torch.no_grad()
 def sparse_indexer_score_recompute_wrapper(
-    q_indexer: Tensor,
-    k_indexer: Tensor,
-    weights: Tensor,
-    topk_indices: Tensor,
-    qhead_per_kv_head: int | None = None,
-    topk_length: Tensor | None = None,
-    topk_indices_global: bool = False,
-    out: Tensor | None = None,
-    stream=None,
-) -> TupleDict:
+    q_indexer: Tensor, k_indexer: Tensor, weights: Tensor, topk_indices: Tensor, qhead_per_kv_head: int | None = None,
+    topk_length: Tensor | None = None, topk_indices_global: bool = False, out: Tensor | None = None, stream=None,
+) -> TupleDict:  # fmt: skip
     """{"predict"}: the softmax of the indexer's logits over each query's slots, [B, S_q, topk] fp32."""
     keys = without_heads("k_indexer", k_indexer, 3)
     shapes(
@@ -423,17 +301,10 @@ def sparse_indexer_score_recompute_wrapper(
 
 @torch.no_grad()
 def sparse_attn_score_recompute_wrapper(
-    q_attn: Tensor,
-    k_attn: Tensor,
-    lse: Tensor,
-    topk_indices: Tensor,
-    softmax_scale: float,
-    qhead_per_kv_head: int | None = None,
-    topk_length: Tensor | None = None,
-    topk_indices_global: bool = False,
-    out: Tensor | None = None,
-    stream=None,
-) -> TupleDict:
+    q_attn: Tensor, k_attn: Tensor, lse: Tensor, topk_indices: Tensor, softmax_scale: float,
+    qhead_per_kv_head: int | None = None, topk_length: Tensor | None = None, topk_indices_global: bool = False,
+    out: Tensor | None = None, stream=None,
+) -> TupleDict:  # fmt: skip
     """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
     [B, S_q, topk] fp32."""
     keys = without_heads("k_attn", k_attn, 3)
@@ -457,40 +328,21 @@ def sparse_attn_score_recompute_wrapper(
 
 @torch.no_grad()
 def indexer_backward_wrapper(
-    index_q: Tensor,
-    weights: Tensor,
-    index_k: Tensor,
-    attn_score: Tensor,
-    index_score: Tensor,
-    topk_indices: Tensor,
-    grad_loss: Tensor | float = 1.0,
-    sm_scale: float = 1.0,
-    loss_coeff: float = 1.0,
-    block_I: int = 128,
-    topk_indices_global: bool = False,
-    d_index_q: Tensor | None = None,
-    d_weights: Tensor | None = None,
-    d_index_k: Tensor | None = None,
-    stream=None,
-    *,
-    backend: str = "default",
-    workspace: Tensor | None = None,
-    deterministic: bool = False,
-    deterministic_dk_planes: int | None = None,
-) -> TupleDict:
+    index_q: Tensor, weights: Tensor, index_k: Tensor, attn_score: Tensor, index_score: Tensor, topk_indices: Tensor,
+    grad_loss: Tensor | float = 1.0, sm_scale: float = 1.0, loss_coeff: float = 1.0, block_I: int = 128,
+    topk_indices_global: bool = False, d_index_q: Tensor | None = None, d_weights: Tensor | None = None,
+    d_index_k: Tensor | None = None, stream=None, *, backend: str = "default", workspace: Tensor | None = None,
+    deterministic: bool = False, deterministic_dk_planes: int | None = None,
+) -> TupleDict:  # fmt: skip
     """{"d_index_q", "d_weights", "d_index_k"} of loss_coeff times the mean over queries of the divergence of
     index_score, the softmax of sm_scale times the logits, from attn_score. attn_score is not changed."""
     choose(backend, "backend", ("default", "sm100_v2"))
     choose(deterministic_dk_planes, "deterministic_dk_planes", (None, 96, 128, 148))
     keys, wide = without_heads("index_k", index_k, 3), torch.float32
     shapes(
-        index_q=(index_q, "BTHD"),
-        index_k=(keys, "BSD"),
-        weights=(weights, "BTH"),
-        topk_indices=(topk_indices, "BTW"),
-        attn_score=(attn_score, "BTW"),
-        index_score=(index_score, "BTW"),
-    )
+        index_q=(index_q, "BTHD"), index_k=(keys, "BSD"), weights=(weights, "BTH"), topk_indices=(topk_indices, "BTW"),
+        attn_score=(attn_score, "BTW"), index_score=(index_score, "BTW"),
+    )  # fmt: skip
     check_outputs(
         index_q.device,
         d_index_q=(d_index_q, index_q.shape, index_q.dtype),
@@ -503,15 +355,9 @@ def indexer_backward_wrapper(
         grad = divergence_gradient(index_score, attn_score, counts) * factor
         q, keys, given, grad = packed(index_q, keys, weights.float(), grad)
         dq, dk, dw = indexer_backward(
-            grad,
-            q,
-            keys,
-            given,
-            packed_lists(topk_indices, index_k.shape[1], topk_indices_global),
-            deterministic=deterministic or None,
-            dk_dtype=fp32_for(d_index_k),
-            backend="smelt",
-        )
+            grad, q, keys, given, packed_lists(topk_indices, index_k.shape[1], topk_indices_global),
+            deterministic=deterministic or None, dk_dtype=fp32_for(d_index_k), backend="smelt",
+        )  # fmt: skip
         dw = dw.view(weights.shape).to(gradient_type(d_weights, weights))
         return TupleDict(
             d_index_q=into(d_index_q, dq.view(index_q.shape)),

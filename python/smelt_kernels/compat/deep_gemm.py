@@ -43,15 +43,9 @@ def _compressed(logits: Tensor, begin: Tensor, end: Tensor, width: int) -> Tenso
 
 @torch.no_grad()
 def fp8_mqa_logits(
-    q: Tensor,
-    kv: tuple[Tensor, Tensor],
-    weights: Tensor,
-    cu_seq_len_k_start: Tensor,
-    cu_seq_len_k_end: Tensor,
-    clean_logits: bool = True,
-    max_seqlen_k: int = 0,
-    logits_dtype: torch.dtype = torch.float32,
-) -> Tensor:
+    q: Tensor, kv: tuple[Tensor, Tensor], weights: Tensor, cu_seq_len_k_start: Tensor, cu_seq_len_k_end: Tensor,
+    clean_logits: bool = True, max_seqlen_k: int = 0, logits_dtype: torch.dtype = torch.float32,
+) -> Tensor:  # fmt: skip
     """logits [T, S], or [T, max_seqlen_k], in logits_dtype (fp32 or bf16)"""
     if logits_dtype not in (torch.float32, torch.bfloat16):
         raise TypeError(f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}")
@@ -72,15 +66,10 @@ def fp8_mqa_logits(
 
 
 def fp8_fp4_mqa_logits(
-    q: tuple[Tensor, Tensor | None],
-    kv: tuple[Tensor, Tensor],
-    weights: Tensor,
-    cu_seq_len_k_start: Tensor,
-    cu_seq_len_k_end: Tensor,
-    clean_logits: bool = True,
-    max_seqlen_k: int = 0,
+    q: tuple[Tensor, Tensor | None], kv: tuple[Tensor, Tensor], weights: Tensor, cu_seq_len_k_start: Tensor,
+    cu_seq_len_k_end: Tensor, clean_logits: bool = True, max_seqlen_k: int = 0,
     logits_dtype: torch.dtype = torch.float32,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """fp8_mqa_logits of q = (q, None); q with scales is fp4, which is not supported."""
     q8, q_scale = _pair("q", q)
     if q_scale is not None:

@@ -20,32 +20,18 @@ from ._mla import first_slots
 
 @torch.no_grad()
 def flash_mla_sparse_fwd(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float,
-    d_v: int = 512,
-    attn_sink: Tensor | None = None,
-    topk_length: Tensor | None = None,
-    indexer_topk: int = 0,
-) -> tuple[Tensor, ...]:
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float, d_v: int = 512, attn_sink: Tensor | None = None,
+    topk_length: Tensor | None = None, indexer_topk: int = 0,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """(out [T, H, d_v] bf16, max_logits [T, H] fp32, lse [T, H] fp32), with indexer_topk also lse_indexer
     [T, H] fp32"""
     if integer(indexer_topk, "indexer_topk") < 0:
         raise ValueError(f"smelt: indexer_topk must be 0 or more, not {indexer_topk}")
     rows, lists = without_kv_heads(q, kv, indices, 3)
     out, lse, max_logits = sparse_attention(
-        q,
-        rows,
-        lists,
-        sm_scale,
-        dv=d_v,
-        sink=attn_sink,
-        topk_length=topk_length,
-        return_lse=True,
-        return_max_logits=True,
-        backend="smelt",
-    )
+        q, rows, lists, sm_scale, dv=d_v, sink=attn_sink, topk_length=topk_length, return_lse=True,
+        return_max_logits=True, backend="smelt",
+    )  # fmt: skip
     lse = to_flash_mla(lse)
     if not indexer_topk:
         return out, max_logits, lse

@@ -21,8 +21,8 @@ from torch import Tensor
 from .._checks import shapes
 from .._dense import indexer_dense_loss
 from .._grouped_attention import GRANULARITIES, sparse_gqa
-from .._indexer import indexer_topk
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from .._selection import indexer_topk
 from ._cudnn_common import on_host
 
 BLOCK = 128  # keys of a block
@@ -93,19 +93,10 @@ def _choose(q_proxy: Tensor, k_proxy: Tensor, documents: _Documents, count: int)
     parts = []
     for queries, some in zip(q_proxy.chunk(k_proxy.shape[1], dim=1), keys.unbind(1)):
         chosen, _, _ = indexer_topk(
-            _packed(queries),
-            some.flatten(0, 1),
-            None,
-            documents.begin + moved,
-            documents.end + moved,
-            count,
-            offset=-batch * blocks,
-            activation="none",
-            groups=queries.shape[1],
-            block_max=BLOCK,
-            pinned=1,
+            _packed(queries), some.flatten(0, 1), None, documents.begin + moved, documents.end + moved, count,
+            offset=-batch * blocks, activation="none", groups=queries.shape[1], block_max=BLOCK, pinned=1,
             backend="smelt",
-        )
+        )  # fmt: skip
         parts.append(chosen.view(-1, queries.shape[1], count))
     return torch.cat(parts, dim=1)
 
@@ -154,17 +145,9 @@ def _loss(q_proxy: Tensor, k_proxy: Tensor, step: int, of_heads) -> Tensor:
 
 
 def flash_msa_func(
-    q_proxy: Tensor,
-    k_proxy: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    top_k: int,
-    scale: float,
-    document_list: Tensor | None = None,
-    *,
-    cu_seqlens: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float,
+    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss); top_k counts keys, a multiple of 128."""
     _check(q_proxy, k_proxy, q, k, v)
     if top_k < BLOCK or top_k % BLOCK:
@@ -206,16 +189,9 @@ def flash_msa_func(
 
 
 def flash_msa_warmup_func(
-    q_proxy: Tensor,
-    k_proxy: Tensor,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    top_k: int,
-    scale: float,
-    *,
+    q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float, *,
     cu_seqlens: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss) of dense attention, which is PyTorch's; the loss runs on smelt. top_k has no effect."""
     _check(q_proxy, k_proxy, q, k, v)
     documents = _Documents(q, None, cu_seqlens)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from .._checks import shapes
-from .._indexer import indexer_logits, indexer_topk
+from .._indexer import indexer_logits
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from .._selection import indexer_topk
 from .._sparse_attention import sparse_attention
 from ._conventions import NEVER, bounds, indexer_weights, need_dimensions, slots_in_window, slots
 from ._mla import attend, gradients
@@ -29,15 +30,9 @@ def _zero_if_empty(lse: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sparse_mla_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float | None = None,
-    d_v: int = 512,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, d_v: int = 512, block_I: int = 64,
+    num_stages: int = 2, threads: int = 256,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [.., T, H, d_v] bf16, lse [.., T, H] fp32 in base 2)"""
     out, lse = attend(q, kv, indices, sm_scale, d_v, 3, 4)
     return out, _zero_if_empty(lse)
@@ -45,15 +40,9 @@ def sparse_mla_fwd_interface(
 
 @torch.no_grad()
 def sparse_mla_bwd(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor | None,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
+    q: Tensor, kv: Tensor, o: Tensor | None, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None,
     delta: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(dq, dkv), of the shapes of q and kv. With delta (from sparse_mla_delta), o is not read."""
     if o is None and delta is None:
         raise ValueError("smelt: sparse_mla_bwd needs o or delta")
@@ -101,14 +90,9 @@ def _logits_at(logits: Tensor, indices: Tensor) -> Tensor:
 
 @torch.no_grad()
 def indexer_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    weights: Tensor,
-    cu_seqlen_ks: Tensor,
-    cu_seqlen_ke: Tensor,
-    clean_logits: bool = True,
+    q: Tensor, kv: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, clean_logits: bool = True,
     use_relu: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """logits [T, S] fp32, -inf outside the windows for any clean_logits."""
     windows = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
     shapes(q=(q, "THD"), kv=(kv, "SD"), weights=(weights, "TH"), **windows)
@@ -138,15 +122,9 @@ def indexer_bwd_interface(
 
 
 def lighting_indexer(
-    index_q: Tensor,
-    index_k: Tensor,
-    weights: Tensor,
-    cu_seqlen_ks: Tensor,
-    cu_seqlen_ke: Tensor,
-    topk: int,
-    topk_indices: Tensor | None = None,
-    use_relu: bool = True,
-) -> tuple[Tensor, Tensor]:
+    index_q: Tensor, index_k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, topk: int,
+    topk_indices: Tensor | None = None, use_relu: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 in unused slots), by descending score; or the scores of
     topk_indices. Scores are differentiable in index_q, index_k and weights. topk is limited to S."""
     given = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
@@ -174,14 +152,9 @@ def lighting_indexer(
 
 @torch.no_grad()
 def lighting_indexer_indices(
-    index_q: Tensor,
-    index_k: Tensor,
-    weights: Tensor,
-    cu_seqlen_ks: Tensor,
-    cu_seqlen_ke: Tensor,
-    topk: int,
+    index_q: Tensor, index_k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, topk: int,
     use_relu: bool = True,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """lighting_indexer's indices."""
     windows = cu_seqlen_ks, cu_seqlen_ke
     return lighting_indexer(index_q, index_k, weights, *windows, topk, use_relu=use_relu)[1]

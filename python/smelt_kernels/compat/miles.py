@@ -21,32 +21,18 @@ from .slime import indexer_bwd_interface, indexer_fwd_interface, lighting_indexe
 
 @torch.no_grad()
 def sparse_mqa_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    attn_sink: Tensor,
-    topk_idxs: Tensor,
-    sm_scale: float | None = None,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-    reference_rounding: bool = False,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, attn_sink: Tensor, topk_idxs: Tensor, sm_scale: float | None = None, block_I: int = 64,
+    num_stages: int = 2, threads: int = 256, reference_rounding: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [B, T, H, D] bf16, lse [B, T, H] fp32: log2 of the denominator with the sink)"""
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale, return_lse=True)
 
 
 @torch.no_grad()
 def sparse_mqa_bwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    attn_sink: Tensor,
-    o: Tensor,
-    do: Tensor,
-    topk_idxs: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
-    return_dkv_accum_dtype: bool = False,
-) -> tuple[Tensor, Tensor, Tensor]:
+    q: Tensor, kv: Tensor, attn_sink: Tensor, o: Tensor, do: Tensor, topk_idxs: Tensor, lse: Tensor,
+    sm_scale: float | None = None, return_dkv_accum_dtype: bool = False,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """(dq, dkv, d_attn_sink); dkv is fp32 with return_dkv_accum_dtype.
 
     The kernel gets the denominator with the sink as lse, and no sink: subtracting a dominating sink from the
@@ -55,15 +41,9 @@ def sparse_mqa_bwd_interface(
     need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), lse=(lse, 3))
     need_dimensions(attn_sink=(attn_sink, 1))
     dq, dkv, _ = sparse_attention_backward(
-        do,
-        q,
-        kv,
-        slots("topk_idxs", topk_idxs),
-        o,
-        from_base2(lse),
-        scale_of(q, sm_scale),
+        do, q, kv, slots("topk_idxs", topk_idxs), o, from_base2(lse), scale_of(q, sm_scale),
         dkv_dtype=torch.float32 if return_dkv_accum_dtype else None,
-    )
+    )  # fmt: skip
     delta = (o.float() * do.float()).sum(-1)
     share = torch.exp2(attn_sink.float() * LOG2E - lse)
     dsink = -(delta * share).sum(dim=tuple(range(delta.dim() - 1)))
@@ -71,38 +51,22 @@ def sparse_mqa_bwd_interface(
 
 
 def sparse_attn_tilelang(
-    q: Tensor,
-    kv: Tensor,
-    attn_sink: Tensor,
-    topk_idxs: Tensor,
-    sm_scale: float | None = None,
-    reference_rounding: bool = False,
-    return_lse: bool = False,
-):
+    q: Tensor, kv: Tensor, attn_sink: Tensor, topk_idxs: Tensor, sm_scale: float | None = None,
+    reference_rounding: bool = False, return_lse: bool = False,
+):  # fmt: skip
     """out [B, T, H, D], differentiable; with return_lse also lse, as sparse_mqa_fwd_interface gives it."""
     need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), attn_sink=(attn_sink, 1))
     out, lse = sparse_attention(
-        q,
-        kv,
-        slots("topk_idxs", topk_idxs),
-        scale_of(q, sm_scale),
-        dv=q.shape[-1],
-        sink=attn_sink,
-        return_lse=True,
+        q, kv, slots("topk_idxs", topk_idxs), scale_of(q, sm_scale), dv=q.shape[-1], sink=attn_sink, return_lse=True,
         backend="smelt",
-    )
+    )  # fmt: skip
     return (out, to_base2_with_sink(lse, attn_sink.detach())) if return_lse else out
 
 
 def sparse_attn_tilelang_head_chunked(
-    q: Tensor,
-    kv: Tensor,
-    attn_sink: Tensor,
-    topk_idxs: Tensor,
-    max_heads_per_kernel: int,
-    sm_scale: float | None = None,
-    reference_rounding: bool = False,
-) -> Tensor:
+    q: Tensor, kv: Tensor, attn_sink: Tensor, topk_idxs: Tensor, max_heads_per_kernel: int,
+    sm_scale: float | None = None, reference_rounding: bool = False,
+) -> Tensor:  # fmt: skip
     """As sparse_attn_tilelang. All heads run at once; the gradient of kv is summed in fp32."""
     if max_heads_per_kernel < 1:
         raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
@@ -165,15 +129,9 @@ def batched_indexer_bwd(
 
 
 def v4_lighting_indexer(
-    index_q: Tensor,
-    index_k: Tensor,
-    weights: Tensor,
-    compress_ratio: int,
-    topk: int,
-    topk_indices: Tensor | None = None,
-    cu_seqlen_ks: Tensor | None = None,
-    cu_seqlen_ke: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    index_q: Tensor, index_k: Tensor, weights: Tensor, compress_ratio: int, topk: int,
+    topk_indices: Tensor | None = None, cu_seqlen_ks: Tensor | None = None, cu_seqlen_ke: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(scores [B, T, topk] fp32, indices [B, T, topk] int32), scores are differentiable in index_q, index_k and
     weights; topk is limited to S."""
     given = {"topk_indices": (topk_indices, "BTW")}

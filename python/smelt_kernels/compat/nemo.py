@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from .. import _runtime
-from .._indexer import indexer_topk, indexer_windows
+from .._indexer import indexer_windows
 from .._project import project_values
+from .._selection import indexer_topk
 from ._conventions import bounds, indexer_weights, need_dimensions
 from .slime import SparseMLA
 
@@ -52,14 +53,9 @@ def tilelang_sparse_attention(
 
 
 def tilelang_indexer_topk(
-    index_q: Tensor,
-    index_k: Tensor,
-    head_weights: Tensor,
-    cu_seqlens: Tensor,
-    index_topk: int,
-    query_indices: Tensor | None = None,
-    cu_seqlens_padded: Tensor | None = None,
-) -> Tensor:
+    index_q: Tensor, index_k: Tensor, head_weights: Tensor, cu_seqlens: Tensor, index_topk: int,
+    query_indices: Tensor | None = None, cu_seqlens_padded: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """[T, 1, index_topk] int32 for packed documents, ascending, -1 in unused slots.
 
     index_q [T, H, D] and index_k [S, D] bf16, head_weights [T, H]; query_indices: each local query's row in
@@ -68,23 +64,15 @@ def tilelang_indexer_topk(
     """
     need_dimensions(index_q=(index_q, 3), index_k=(index_k, 2), head_weights=(head_weights, 2))
     begin, end = indexer_windows(
-        bounds("cu_seqlens", cu_seqlens),
-        index_q.shape[0],
-        index_k.shape[0],
+        bounds("cu_seqlens", cu_seqlens), index_q.shape[0], index_k.shape[0],
         cu_seqlens_padded=bounds("cu_seqlens_padded", cu_seqlens_padded),
         query_indices=None if query_indices is None else bounds("query_indices", query_indices.flatten()),
         backend="smelt",
-    )
+    )  # fmt: skip
     indices, _, _ = indexer_topk(
-        index_q,
-        index_k,
-        indexer_weights(head_weights),
-        begin,
-        end,
-        index_topk,
-        causal_limit=1 if query_indices is None else 0,
-        backend="smelt",
-    )
+        index_q, index_k, indexer_weights(head_weights), begin, end, index_topk,
+        causal_limit=1 if query_indices is None else 0, backend="smelt",
+    )  # fmt: skip
     return indices.unsqueeze(1)
 
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._indexer import indexer_topk
 from .._quantize import quantize
+from .._selection import indexer_topk
 from ._conventions import bounds, need_dimensions, without_kv_heads
 from ._mla import attend, gradients
 from .miles import sparse_attn_tilelang
@@ -33,15 +33,9 @@ def _backward(q, kv, o, do, indices, lse, sm_scale, buckets):
 
 @torch.no_grad()
 def sparse_mla_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float | None = None,
-    d_v: int = 512,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, d_v: int = 512, block_I: int = 64,
+    num_stages: int = 2, threads: int = 256,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [1, T, H, d_v] bf16, lse [1, T, H] fp32 in base 2)"""
     return attend(q, _keys(kv), indices, sm_scale, d_v, 4)
 
@@ -69,44 +63,25 @@ def sparse_mla_fwd_bucketed(
 
 @torch.no_grad()
 def sparse_mla_bwd_bucketed(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
-    bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES,
-    sort_bwd_indices: bool = False,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, o: Tensor, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None,
+    bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES, sort_bwd_indices: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """As sparse_mla_bwd."""
     return _backward(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
 
 
 def sparse_mla_bwd_bucketed_sorted(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
+    q: Tensor, kv: Tensor, o: Tensor, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None,
     bucket_sizes: tuple[int, ...] = DEFAULT_BUCKET_SIZES,
-):
+):  # fmt: skip
     """As sparse_mla_bwd."""
     return sparse_mla_bwd_bucketed(q, kv, o, do, indices, lse, sm_scale, bucket_sizes)
 
 
 def dsv4_sparse_attn(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sinks: Tensor,
-    sm_scale: float | None = None,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, sinks: Tensor, sm_scale: float | None = None, block_I: int = 64,
+    num_stages: int = 2, threads: int = 256,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [B, T, H, D], differentiable, and lse [B, T, H]: log2 of the denominator with the sink) of q
     [B, T, H, D], kv [B, S + 1, 1, D] with the sentinel's row, indices [B, T, 1, topk], sinks [H]."""
     rows, lists = without_kv_heads(q, _keys(kv), indices, 4)
@@ -115,15 +90,9 @@ def dsv4_sparse_attn(
 
 @torch.no_grad()
 def fp8_indexer(
-    q: Tensor,
-    k: Tensor,
-    w: Tensor,
-    ks: Tensor,
-    ke: Tensor,
-    topk: int,
-    weight_scale: float = 1.0,
+    q: Tensor, k: Tensor, w: Tensor, ks: Tensor, ke: Tensor, topk: int, weight_scale: float = 1.0,
     chunk_size: int | None = None,
-) -> Tensor:
+) -> Tensor:  # fmt: skip
     """[T, topk] int32 by descending score, of bf16 q [T, H, D] and k [S, D], rounded to e4m3 with a power-of-two scale
     per row; S, the sentinel's row, after a window's last key. weight_scale has no effect, as in the original, nor has
     chunk_size, an argument of older versions."""
@@ -131,16 +100,9 @@ def fp8_indexer(
     q_rows, weights = quantize(q, factor=w.float(), scale="power_of_two", backend="smelt")
     k_rows, k_scale = quantize(k, scale="power_of_two", backend="smelt")
     indices, _, _ = indexer_topk(
-        q_rows,
-        k_rows,
-        weights,
-        bounds("ks", ks),
-        bounds("ke", ke),
-        topk,
-        k_scale=k_scale,
-        order="score",
+        q_rows, k_rows, weights, bounds("ks", ks), bounds("ke", ke), topk, k_scale=k_scale, order="score",
         backend="smelt",
-    )
+    )  # fmt: skip
     return indices.masked_fill(indices < 0, k.shape[0])
 
 

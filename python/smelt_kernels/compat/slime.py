@@ -10,25 +10,19 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._indexer import indexer_logits, indexer_topk, indexer_windows
+from .._indexer import indexer_logits, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
+from .._selection import indexer_topk
 from ._conventions import bounds, indexer_weights, need_dimensions, slots_in_window, slots, without_heads
 from ._mla import attend, gradients
 
 
 @torch.no_grad()
 def sparse_mla_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float | None = None,
-    return_p_sum: bool = False,
-    d_v: int = 512,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, return_p_sum: bool = False, d_v: int = 512,
+    block_I: int = 64, num_stages: int = 2, threads: int = 256,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [T, H, d_v] bf16, lse [T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not supported")
@@ -37,17 +31,9 @@ def sparse_mla_fwd_interface(
 
 @torch.no_grad()
 def sparse_mla_bwd(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
-    is_casual: bool = True,
-    return_kernel: bool = False,
-    delta: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, o: Tensor, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None,
+    is_casual: bool = True, return_kernel: bool = False, delta: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")
@@ -102,14 +88,9 @@ def indexer_bwd_interface(
     """(grad_q, grad_w fp32, grad_k fp32), of the shapes of index_q, weights and index_k."""
     need_dimensions(index_q=(index_q, 3), topk_indices=(topk_indices, 2))
     dq, dk, dw = indexer_backward(
-        grad_scores,
-        index_q,
-        without_heads("index_k", index_k, 2),
-        _weights(weights).float(),
-        slots("topk_indices", topk_indices),
-        dk_dtype=torch.float32,
-        backend="smelt",
-    )
+        grad_scores, index_q, without_heads("index_k", index_k, 2), _weights(weights).float(),
+        slots("topk_indices", topk_indices), dk_dtype=torch.float32, backend="smelt",
+    )  # fmt: skip
     return dq, dw.view(weights.shape), dk.view(index_k.shape)
 
 
@@ -120,14 +101,9 @@ def _weights(weights: Tensor) -> Tensor:
 
 
 def lighting_indexer(
-    index_q: Tensor,
-    index_k: Tensor,
-    weights: Tensor,
-    cu_seqlen_ks: Tensor,
-    cu_seqlen_ke: Tensor,
-    topk: int,
+    index_q: Tensor, index_k: Tensor, weights: Tensor, cu_seqlen_ks: Tensor, cu_seqlen_ke: Tensor, topk: int,
     topk_indices: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 in unused slots), by descending score; or the scores of
     topk_indices. Scores are differentiable in index_q, index_k and weights."""
     need_dimensions(index_q=(index_q, 3))

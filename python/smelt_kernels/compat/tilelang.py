@@ -29,16 +29,9 @@ def _causal(indices: Tensor, first: int = 0, stride: int = 1) -> Tensor:
 
 @torch.no_grad()
 def sparse_mla_fwd_interface(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    sm_scale: float | None = None,
-    return_p_sum: bool = False,
-    d_v: int = 512,
-    block_I: int = 64,
-    num_stages: int = 2,
-    threads: int = 256,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, sm_scale: float | None = None, return_p_sum: bool = False, d_v: int = 512,
+    block_I: int = 64, num_stages: int = 2, threads: int = 256,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [B, T, H, d_v] bf16, lse [B, T, H] fp32 in base 2)"""
     if return_p_sum:
         raise NotImplementedError("smelt: sparse_mla_fwd_interface with return_p_sum is not supported")
@@ -47,16 +40,9 @@ def sparse_mla_fwd_interface(
 
 @torch.no_grad()
 def sparse_mla_fwd_pipelined(
-    q: Tensor,
-    kv: Tensor,
-    indices: Tensor,
-    q_start_index_s: int,
-    kv_stride: int,
-    sm_scale: float | None = None,
-    is_casual: bool = True,
-    return_kernel: bool = False,
-    print_kernel: bool = False,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, indices: Tensor, q_start_index_s: int, kv_stride: int, sm_scale: float | None = None,
+    is_casual: bool = True, return_kernel: bool = False, print_kernel: bool = False,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out [B, T, H, 512] bf16, lse [B, T, H] fp32 in base 2) of queries that begin at token q_start_index_s (a rank of
     context parallelism). Key k covers the tokens k * kv_stride .. k * kv_stride + kv_stride - 1, and queries see it
     from the last of them on. q_start_index_s may be any number from 0 on; a query that sees no key gives zeros and lse
@@ -74,17 +60,9 @@ def sparse_mla_fwd_pipelined(
 
 @torch.no_grad()
 def sparse_mla_bwd(
-    q: Tensor,
-    kv: Tensor,
-    o: Tensor,
-    do: Tensor,
-    indices: Tensor,
-    lse: Tensor,
-    sm_scale: float | None = None,
-    is_casual: bool = True,
-    return_kernel: bool = False,
-    delta: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
+    q: Tensor, kv: Tensor, o: Tensor, do: Tensor, indices: Tensor, lse: Tensor, sm_scale: float | None = None,
+    is_casual: bool = True, return_kernel: bool = False, delta: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")

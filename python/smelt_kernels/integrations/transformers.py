@@ -32,8 +32,8 @@ import torch
 from torch import Tensor, nn
 
 from .._grouped_attention import GRANULARITIES, sparse_gqa
-from .._indexer import indexer_topk
 from .._operation import autocast_type
+from .._selection import indexer_topk
 from .._sparse_attention import sparse_attention
 
 NAME = "smelt"
@@ -137,13 +137,9 @@ def _windows(
     parts = []
     for first in range(0, q_length, rows):
         mask = sdpa_mask(
-            batch_size,
-            min(rows, q_length - first),
-            kv_length,
-            q_offset=q_offset + first,
-            allow_is_causal_skip=False,
+            batch_size, min(rows, q_length - first), kv_length, q_offset=q_offset + first, allow_is_causal_skip=False,
             **named,
-        )
+        )  # fmt: skip
         parts.append(_read_windows(mask[:, 0], first))
     begin, end = (torch.cat(each, dim=1) for each in zip(*parts))
     return Windows(begin, end, not begin.any())
@@ -212,12 +208,8 @@ def _through_latent(module, query, latent, rope, scaling, indices):
     query_latent = torch.einsum("bhtn,hnr->bthr", query[..., :nope], key_weight)
     out = sparse_attention(
         _bf16("the query", _join(query_latent, query[..., nope:].transpose(1, 2))),
-        _bf16("the latent KV", _join(latent, rope).squeeze(1)),
-        indices,
-        scaling,
-        dv=latent.shape[-1],
-        backend="smelt",
-    )
+        _bf16("the latent KV", _join(latent, rope).squeeze(1)), indices, scaling, dv=latent.shape[-1], backend="smelt",
+    )  # fmt: skip
     return torch.einsum("bthr,hvr->bthv", out, value_weight)
 
 
@@ -246,16 +238,10 @@ def _attend_grouped(module, query, key, value, mask, scaling, block_indices=None
         else:
             lists = Lists(block_indices.transpose(1, 2), module.indexer.block_size, windows.end)
     return sparse_gqa(
-        _bf16("the query", query.transpose(1, 2)),
-        _bf16("the key", key.transpose(1, 2)),
-        _bf16("the value", value.transpose(1, 2)),
-        lists.entries,
-        scaling,
-        granularity=lists.granularity,
-        limit=lists.limit,
-        unite=True,
-        backend="smelt",
-    )
+        _bf16("the query", query.transpose(1, 2)), _bf16("the key", key.transpose(1, 2)),
+        _bf16("the value", value.transpose(1, 2)), lists.entries, scaling, granularity=lists.granularity,
+        limit=lists.limit, unite=True, backend="smelt",
+    )  # fmt: skip
 
 
 def _attend_images(module, query, key, value, mask, scaling, **named):
@@ -272,14 +258,9 @@ def _attend_v4(module, query, kv, _, mask, scaling, sliding_window, s_aux, **_na
         entries, count = module.compressor.__dict__.pop("smelt_entries")
         lists = torch.cat((lists, torch.where(entries < 0, -1, entries + (kv.shape[2] - count))), dim=-1)
     return sparse_attention(
-        _bf16("the query", query.transpose(1, 2)),
-        _bf16("kv", kv.squeeze(1)),
-        lists,
-        scaling,
-        dv=kv.shape[-1],
-        sink=s_aux,
-        backend="smelt",
-    )
+        _bf16("the query", query.transpose(1, 2)), _bf16("kv", kv.squeeze(1)), lists, scaling, dv=kv.shape[-1],
+        sink=s_aux, backend="smelt",
+    )  # fmt: skip
 
 
 def _sliding_lists(windows: Windows, width: int) -> Tensor:
@@ -302,15 +283,10 @@ def _choose(q, k, weights, windows: Windows, topk: int) -> Tensor:
         return torch.full((*q.shape[:2], topk), -1, dtype=torch.int32, device=q.device)
     before = (torch.arange(batches, dtype=torch.int32, device=k.device) * keys).repeat_interleave(q.shape[1])
     indices, _, _ = indexer_topk(
-        _bf16("the indexer's query", q).flatten(0, 1),
-        _bf16("the indexer's key", k).flatten(0, 1),
-        weights.float().flatten(0, 1),
-        windows.begin.flatten() + before,
-        windows.end.flatten() + before,
-        topk,
-        offset=-before,
-        backend="smelt",
-    )
+        _bf16("the indexer's query", q).flatten(0, 1), _bf16("the indexer's key", k).flatten(0, 1),
+        weights.float().flatten(0, 1), windows.begin.flatten() + before, windows.end.flatten() + before, topk,
+        offset=-before, backend="smelt",
+    )  # fmt: skip
     return indices.view(*q.shape[:2], topk)
 
 
@@ -433,19 +409,11 @@ def _minimax_m3_hooks(rotate):
         before = torch.arange(len(k), dtype=torch.int32, device=k.device).unsqueeze(-1).expand(q.shape[:2]) * blocks
         begin = before * self.block_size
         indices, _, _ = indexer_topk(
-            _bf16("the indexer's query", q).flatten(0, 1),
-            _bf16("the indexer's key", k).flatten(0, 1),
-            None,
-            begin.flatten(),
-            (begin + position_ids + 1).int().flatten(),
-            self.topk_blocks,
-            offset=-before.flatten(),
-            activation="none",
-            groups=self.num_heads,
-            block_max=self.block_size,
-            pinned=self.local_blocks,
+            _bf16("the indexer's query", q).flatten(0, 1), _bf16("the indexer's key", k).flatten(0, 1), None,
+            begin.flatten(), (begin + position_ids + 1).int().flatten(), self.topk_blocks, offset=-before.flatten(),
+            activation="none", groups=self.num_heads, block_max=self.block_size, pinned=self.local_blocks,
             backend="smelt",
-        )
+        )  # fmt: skip
         return indices.view(*q.shape[:2], self.num_heads, self.topk_blocks).transpose(1, 2)
 
     return {"Indexer.forward": choose}
