@@ -22,13 +22,9 @@ CU_Q, CU_K = ints([0, T, 2 * T])[0], ints([0, 4, 4 + IS])[0]  # two documents, o
 PACKED_K = torch.cat([IK[0, :4], IK[1]])
 PACKED = {"cu_seqlens_q": CU_Q, "cu_seqlens_k": CU_K}
 SCALES = {
-    "precision": "mxfp8",
-    "q_scale": IW,
-    "k_scale": IW,
-    "cu_seqlens_q_scale_padded": CU_Q,
-    "cu_seqlens_k_scale_padded": CU_K,
-    "sf_vec_size": 16,
-}
+    "precision": "mxfp8", "q_scale": IW, "k_scale": IW, "cu_seqlens_q_scale_padded": CU_Q,
+    "cu_seqlens_k_scale_padded": CU_K, "sf_vec_size": 16,
+}  # fmt: skip
 TILES = {"m_block_size": 64, "n_block_size": 64, "q_stage": 1, "kv_stage": 2, "max_seqlen_q": 99}
 HEADS = {"qhead_per_kv_head": IH + 1}
 
@@ -315,12 +311,9 @@ SHARD = {"query_indices": ints([5, 2, 3, 7])[0]}
 PACKED_LISTS = torch.cat([SLOTS[0], SLOTS[1]])
 E4M3_Q, E4M3_K = normal(T, IH, ID).to(torch.float8_e4m3fn), normal(IS, ID).to(torch.float8_e4m3fn)
 E4M3 = {
-    "q": E4M3_Q,
-    "kv": (E4M3_K, torch.rand(IS, generator=made)),
-    "weights": IW[0],
-    "cu_seq_len_k_start": BEGIN,
+    "q": E4M3_Q, "kv": (E4M3_K, torch.rand(IS, generator=made)), "weights": IW[0], "cu_seq_len_k_start": BEGIN,
     "cu_seq_len_k_end": END,
-}
+}  # fmt: skip
 FP8 = {"q": normal(8, IH, ID), "k": normal(40, ID), "w": normal(8, IH)}
 FP8 |= {"ks": ints([0, 0, 0, 0, 0, 1, 5, 0])[0], "ke": ints([40, 40, 40, 40, 40, 3, 17, 0])[0]}
 
@@ -429,42 +422,29 @@ def packed_windows(g):
 
 INDEXER = {
     "deep_gemm.fp8_mqa_logits": Case(
-        deep_gemm.fp8_mqa_logits,
-        E4M3,
-        deep_gemm_logits,
-        bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
-        changes={"max_seqlen_k": 3, "logits_dtype": torch.bfloat16},
-        tuning={"clean_logits": False},
+        deep_gemm.fp8_mqa_logits, E4M3, deep_gemm_logits, bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
+        changes={"max_seqlen_k": 3, "logits_dtype": torch.bfloat16}, tuning={"clean_logits": False},
     ),
     "deep_gemm.fp8_mqa_logits, narrow": Case(
         deep_gemm.fp8_mqa_logits,
         E4M3 | {"q": E4M3_Q[..., :32].contiguous(), "kv": (E4M3_K[:, :32].contiguous(), E4M3["kv"][1])},
-        deep_gemm_logits,
-        bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
+        deep_gemm_logits, bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
     ),
     "deep_gemm.fp8_fp4_mqa_logits": Case(
-        deep_gemm.fp8_fp4_mqa_logits,
-        E4M3 | {"q": (E4M3_Q, None)},
-        deep_gemm_logits,
+        deep_gemm.fp8_fp4_mqa_logits, E4M3 | {"q": (E4M3_Q, None)}, deep_gemm_logits,
         bounds=("cu_seq_len_k_start", "cu_seq_len_k_end"),
         changes={"max_seqlen_k": 3, "logits_dtype": torch.bfloat16, "q": (E4M3_Q, IW[0])},
         tuning={"clean_logits": False},
     ),
     "cudnn.indexer_forward_wrapper": Case(
-        cudnn.indexer_forward_wrapper,
-        DENSE_FORWARD | {"w": IW},
-        indexer_forward,
-        bounds=("q_causal_offsets",),
+        cudnn.indexer_forward_wrapper, DENSE_FORWARD | {"w": IW}, indexer_forward, bounds=("q_causal_offsets",),
         outputs={"out": ("scores",)},
         changes=SCALES | HEADS | {"ratio": 3, "sm_scale": 2.0, "return_lse": True, "cu_seqlens_q": CU_Q},
         tuning=TILES | {"max_seqlen_k": 99, "lse_out": torch.empty(B, T)},
     ),
     "cudnn.indexer_forward_wrapper, packed": Case(
-        cudnn.indexer_forward_wrapper,
-        PACKED_FORWARD | {"w": IW.flatten(0, 1), "return_lse": True},
-        indexer_forward,
-        bounds=PACKED_BOUNDS,
-        outputs={"out": ("scores",), "lse_out": ("lse",)},
+        cudnn.indexer_forward_wrapper, PACKED_FORWARD | {"w": IW.flatten(0, 1), "return_lse": True}, indexer_forward,
+        bounds=PACKED_BOUNDS, outputs={"out": ("scores",), "lse_out": ("lse",)},
         changes={"max_seqlen_k": 5, "cu_seqlens_k": None},
     ),
     "cudnn.indexer_forward_wrapper, fp8": Case(
@@ -504,8 +484,7 @@ INDEXER = {
     "cudnn.indexer_forward_top_k_wrapper, packed": Case(
         cudnn.indexer_forward_top_k_wrapper,
         PACKED_FORWARD | {"w": IW.flatten(0, 1), "top_k": K, "return_lse": True, "topk_indices_global": False},
-        chosen_of_all,
-        bounds=PACKED_BOUNDS,
+        chosen_of_all, bounds=PACKED_BOUNDS,
         outputs={"out_indices": ("indices",), "out_logits": ("logits",), "lse_out": ("lse",)},
         changes={"topk_indices_global": True, "cu_seqlens_q": None},
     ),
@@ -518,62 +497,42 @@ INDEXER = {
         | {"return_lse": True, "q_causal_offsets": OFFSETS},
     ),
     "cudnn.compress_topk_cand_buffer_size_thd": Case(
-        cudnn.compress_topk_cand_buffer_size_thd,
-        PACKED | {"ratio": 2},
+        cudnn.compress_topk_cand_buffer_size_thd, PACKED | {"ratio": 2},
         lambda g: {"begin": torch.zeros(3, dtype=torch.int64), "elements": torch.tensor(0)},
-        changes={"cu_seqlens_q": None},
-        tuning={"ratio": 1, "q_causal_offsets": OFFSETS},
+        changes={"cu_seqlens_q": None}, tuning={"ratio": 1, "q_causal_offsets": OFFSETS},
         unread=("cu_seqlens_q", "cu_seqlens_k"),
     ),
     "cudnn.indexer_top_k_wrapper": Case(
         cudnn.indexer_top_k_wrapper,
-        {"input_values": normal(6, 20), "seq_lens": ints([9, 20, 2])[0], "top_k": K, "next_n": 2},
-        top_values,
-        bounds=("seq_lens",),
-        changes={"return_val": False, "tie_break": 2, "top_k": 2, "next_n": 3},
+        {"input_values": normal(6, 20), "seq_lens": ints([9, 20, 2])[0], "top_k": K, "next_n": 2}, top_values,
+        bounds=("seq_lens",), changes={"return_val": False, "tie_break": 2, "top_k": 2, "next_n": 3},
         tuning={"num_copy_bits": 128, "deterministic": True, "tie_break": 1},
     ),
     "cudnn.compactify_wrapper": Case(cudnn.compactify_wrapper, {"indices": SLOTS}, compacted, lists=("indices",)),
     "cudnn.local_to_global_wrapper": Case(
-        cudnn.local_to_global_wrapper,
-        {"local_indices": SLOTS, "seqlen_k": 5},
-        globally,
-        lists=("local_indices",),
+        cudnn.local_to_global_wrapper, {"local_indices": SLOTS, "seqlen_k": 5}, globally, lists=("local_indices",),
         changes={"seqlen_k": 4, "cu_seqlens_q": CU_Q},
     ),
     "cudnn.local_to_global_wrapper, packed": Case(
-        cudnn.local_to_global_wrapper,
-        {"local_indices": PACKED_LISTS, "seqlen_k": 99} | PACKED,
-        globally,
-        lists=("local_indices",),
-        bounds=("cu_seqlens_q", "cu_seqlens_k"),
-        changes={"cu_seqlens_k": None},
+        cudnn.local_to_global_wrapper, {"local_indices": PACKED_LISTS, "seqlen_k": 99} | PACKED, globally,
+        lists=("local_indices",), bounds=("cu_seqlens_q", "cu_seqlens_k"), changes={"cu_seqlens_k": None},
     ),
     "cudnn.sparse_indexer_score_recompute_wrapper": Case(
         cudnn.sparse_indexer_score_recompute_wrapper,
         {"q_indexer": IQ, "k_indexer": IK, "weights": IW.bfloat16(), "topk_indices": SLOTS, "topk_length": LENGTHS4},
-        sparse_predict,
-        lists=("topk_indices",),
-        bounds=("topk_length",),
-        outputs={"out": ("predict",)},
+        sparse_predict, lists=("topk_indices",), bounds=("topk_length",), outputs={"out": ("predict",)},
         changes=HEADS | {"topk_indices_global": True},
     ),
     "cudnn.sparse_attn_score_recompute_wrapper": Case(
         cudnn.sparse_attn_score_recompute_wrapper,
-        {"q_attn": Q4, "k_attn": KV4, "topk_indices": SLOTS, "topk_length": LENGTHS4} | ATTENDED,
-        sparse_target,
-        lists=("topk_indices",),
-        bounds=("topk_length",),
-        outputs={"out": ("target",)},
+        {"q_attn": Q4, "k_attn": KV4, "topk_indices": SLOTS, "topk_length": LENGTHS4} | ATTENDED, sparse_target,
+        lists=("topk_indices",), bounds=("topk_length",), outputs={"out": ("target",)},
         changes=HEADS | {"topk_indices_global": True, "softmax_scale": 0.05},
     ),
     "cudnn.sparse_attention_score_recompute": Case(
         cudnn.sparse_attention_score_recompute,
-        {"q": Q, "kv": KV, "lse": ATTENTION_LSE[0], "indices": BEYOND, "topk_length": LENGTHS},
-        training_target,
-        lists=("indices",),
-        bounds=("topk_length",),
-        changes={"softmax_scale": 0.05},
+        {"q": Q, "kv": KV, "lse": ATTENTION_LSE[0], "indices": BEYOND, "topk_length": LENGTHS}, training_target,
+        lists=("indices",), bounds=("topk_length",), changes={"softmax_scale": 0.05},
     ),
     "cudnn.indexer_backward_wrapper": Case(
         cudnn.indexer_backward_wrapper,
@@ -589,37 +548,23 @@ INDEXER = {
         | {"backend": "sm100_v2", "deterministic_dk_planes": 96},
     ),
     "cudnn.dense_attn_score_recompute_wrapper": Case(
-        cudnn.dense_attn_score_recompute_wrapper,
-        TARGETS,
-        dense_target,
-        bounds=("q_causal_offsets",),
-        outputs=RECOMPUTED,
-        changes=SCALES | HEADS | {"ratio": 1, "softmax_scale": 0.05, "cu_seqlens_k": CU_K},
+        cudnn.dense_attn_score_recompute_wrapper, TARGETS, dense_target, bounds=("q_causal_offsets",),
+        outputs=RECOMPUTED, changes=SCALES | HEADS | {"ratio": 1, "softmax_scale": 0.05, "cu_seqlens_k": CU_K},
         tuning={"max_seqlen_q": 99, "max_seqlen_k": 99},
     ),
     "cudnn.dense_attn_score_recompute_wrapper, packed": Case(
-        cudnn.dense_attn_score_recompute_wrapper,
-        PACKED_TARGETS,
-        dense_target,
-        bounds=PACKED_BOUNDS[1:],
-        outputs=RECOMPUTED,
-        changes={"max_seqlen_k": 8},
+        cudnn.dense_attn_score_recompute_wrapper, PACKED_TARGETS, dense_target, bounds=PACKED_BOUNDS[1:],
+        outputs=RECOMPUTED, changes={"max_seqlen_k": 8},
     ),
     "cudnn.dense_indexer_score_recompute_wrapper": Case(
-        cudnn.dense_indexer_score_recompute_wrapper,
-        DENSE_FORWARD | {"weights": IW},
-        dense_predict,
-        bounds=("q_causal_offsets",),
-        outputs=RECOMPUTED,
+        cudnn.dense_indexer_score_recompute_wrapper, DENSE_FORWARD | {"weights": IW}, dense_predict,
+        bounds=("q_causal_offsets",), outputs=RECOMPUTED,
         changes=SCALES | HEADS | {"ratio": 1, "sm_scale": 2.0, "cu_seqlens_k": CU_K},
         tuning={"max_seqlen_q": 99, "max_seqlen_k": 99},
     ),
     "cudnn.dense_indexer_score_recompute_wrapper, packed": Case(
-        cudnn.dense_indexer_score_recompute_wrapper,
-        PACKED_FORWARD | {"weights": IW.flatten(0, 1)},
-        dense_predict,
-        bounds=PACKED_BOUNDS,
-        outputs=RECOMPUTED,
+        cudnn.dense_indexer_score_recompute_wrapper, PACKED_FORWARD | {"weights": IW.flatten(0, 1)}, dense_predict,
+        bounds=PACKED_BOUNDS, outputs=RECOMPUTED,
     ),
     "cudnn.dense_indexer_backward_wrapper": Case(
         cudnn.dense_indexer_backward_wrapper,
@@ -648,94 +593,61 @@ INDEXER = {
         slime.generate_varlen_mask_params, {"cu_seqlens": ints([0, 3, 7])[0]}, packed_windows
     ),
     "slime.indexer_fwd_interface": Case(
-        slime.indexer_fwd_interface,
-        LOGITS | {"kv": IK[0].unsqueeze(1)},
-        port_logits,
-        bounds=CHOSEN["bounds"],
+        slime.indexer_fwd_interface, LOGITS | {"kv": IK[0].unsqueeze(1)}, port_logits, bounds=CHOSEN["bounds"],
         tuning={"clean_logits": False},
     ),
     "slime.indexer_bwd_interface": Case(
-        slime.indexer_bwd_interface,
-        SLOT_GRADIENTS | {"index_k": IK[0].unsqueeze(1), "weights": IW[0].unsqueeze(-1)},
-        port_gradients,
-        lists=("topk_indices",),
+        slime.indexer_bwd_interface, SLOT_GRADIENTS | {"index_k": IK[0].unsqueeze(1), "weights": IW[0].unsqueeze(-1)},
+        port_gradients, lists=("topk_indices",),
     ),
     "slime.lighting_indexer": Case(
-        slime.lighting_indexer,
-        PORT_CHOICE | {"weights": IW[0].unsqueeze(-1)},
-        port_choice,
-        **CHOSEN,
+        slime.lighting_indexer, PORT_CHOICE | {"weights": IW[0].unsqueeze(-1)}, port_choice, **CHOSEN,
         changes={"topk": 2},
     ),
     "slime.lighting_indexer, given": Case(
-        slime.lighting_indexer,
-        PORT_CHOICE | {"topk_indices": SLOTS[0], "weights": IW[0].bfloat16()},
-        port_choice,
-        **CHOSEN,
-        lists=("topk_indices",),
+        slime.lighting_indexer, PORT_CHOICE | {"topk_indices": SLOTS[0], "weights": IW[0].bfloat16()}, port_choice,
+        **CHOSEN, lists=("topk_indices",),
     ),
     "megatron.indexer_fwd_interface": Case(
-        megatron.indexer_fwd_interface,
-        LOGITS,
-        port_logits,
-        bounds=CHOSEN["bounds"],
-        changes={"use_relu": False},
+        megatron.indexer_fwd_interface, LOGITS, port_logits, bounds=CHOSEN["bounds"], changes={"use_relu": False},
         tuning={"clean_logits": False},
     ),
     "megatron.indexer_bwd_interface": Case(
-        megatron.indexer_bwd_interface,
-        SLOT_GRADIENTS,
-        port_gradients,
-        lists=("topk_indices",),
+        megatron.indexer_bwd_interface, SLOT_GRADIENTS, port_gradients, lists=("topk_indices",),
         changes={"use_relu": False},
     ),
     "megatron.lighting_indexer": Case(
-        megatron.lighting_indexer,
-        PORT_CHOICE,
-        lambda g: port_choice(g, narrow=True),
-        **CHOSEN,
+        megatron.lighting_indexer, PORT_CHOICE, lambda g: port_choice(g, narrow=True), **CHOSEN,
         changes={"topk": IS + 1, "use_relu": False, "topk_indices": SLOTS[0]},
     ),
     "megatron.lighting_indexer, linear": Case(
-        megatron.lighting_indexer,
-        PORT_CHOICE | {"topk_indices": SLOTS[0], "use_relu": False},
-        port_choice,
-        **CHOSEN,
+        megatron.lighting_indexer, PORT_CHOICE | {"topk_indices": SLOTS[0], "use_relu": False}, port_choice, **CHOSEN,
         lists=("topk_indices",),
     ),
     "megatron.lighting_indexer, of a width that the kernels lack": Case(
-        megatron.lighting_indexer,
-        PORT_CHOICE | {"index_q": IQ[0, ..., :16], "index_k": IK[0, :, :16]},
-        lambda g: port_choice(g, narrow=True),
-        **CHOSEN,
+        megatron.lighting_indexer, PORT_CHOICE | {"index_q": IQ[0, ..., :16], "index_k": IK[0, :, :16]},
+        lambda g: port_choice(g, narrow=True), **CHOSEN,
     ),
     "megatron.lighting_indexer_indices": Case(
-        megatron.lighting_indexer_indices,
-        PORT_CHOICE,
-        lambda g: {"indices": port_choice(g, narrow=True)["indices"]},
-        bounds=CHOSEN["bounds"],
-        changes={"topk": 2, "use_relu": False},
+        megatron.lighting_indexer_indices, PORT_CHOICE, lambda g: {"indices": port_choice(g, narrow=True)["indices"]},
+        bounds=CHOSEN["bounds"], changes={"topk": 2, "use_relu": False},
     ),
     "megatron.sparse_indexer_target_interface": Case(
         megatron.sparse_indexer_target_interface,
-        {"query": Q, "key": KV, "topk_indices": LISTS, "softmax_scale": SCALE},
-        target_of_query,
-        lists=("topk_indices",),
-        changes={"softmax_scale": 0.05},
+        {"query": Q, "key": KV, "topk_indices": LISTS, "softmax_scale": SCALE}, target_of_query,
+        lists=("topk_indices",), changes={"softmax_scale": 0.05},
     ),
     "megatron.SparseIndexerKLLoss.apply": Case(
         megatron.SparseIndexerKLLoss.apply,
         {"target": TARGET[0], "index_logits": normal(T, K, dtype=torch.float32), "valid_mask": SLOTS[0] >= 0},
-        divergence,
-        leaves=("index_logits",),
+        divergence, leaves=("index_logits",),
     ),
     "miles.batched_indexer_fwd": Case(
         miles.batched_indexer_fwd, BY_STEP | PORT_INDEXER, miles_logits, bounds=CHOSEN["bounds"]
     ),
     "miles.batched_indexer_bwd": Case(
         miles.batched_indexer_bwd,
-        BY_STEP_INDEX | {"topk_indices": SLOTS, "grad_scores": normal(B, T, K, dtype=torch.float32)},
-        miles_gradients,
+        BY_STEP_INDEX | {"topk_indices": SLOTS, "grad_scores": normal(B, T, K, dtype=torch.float32)}, miles_gradients,
         lists=("topk_indices",),
     ),
     "miles.v4_lighting_indexer": Case(
@@ -748,18 +660,11 @@ INDEXER = {
     ),
     "miles.v4_lighting_indexer, given": Case(
         miles.v4_lighting_indexer,
-        BY_STEP_INDEX | {"compress_ratio": 1, "topk": K, "topk_indices": SLOTS} | PORT_INDEXER,
-        miles_choice,
-        **CHOSEN,
-        lists=("topk_indices",),
-        tuning={"compress_ratio": 2},
+        BY_STEP_INDEX | {"compress_ratio": 1, "topk": K, "topk_indices": SLOTS} | PORT_INDEXER, miles_choice, **CHOSEN,
+        lists=("topk_indices",), tuning={"compress_ratio": 2},
     ),
     "prime_rl.fp8_indexer": Case(
-        prime_rl.fp8_indexer,
-        FP8 | {"topk": K},
-        fp8_choice,
-        bounds=("ks", "ke"),
-        changes={"topk": 2},
+        prime_rl.fp8_indexer, FP8 | {"topk": K}, fp8_choice, bounds=("ks", "ke"), changes={"topk": 2},
         tuning={"weight_scale": -0.5, "chunk_size": 4},
     ),
     "nemo.tilelang_indexer_topk": Case(
@@ -781,4 +686,4 @@ INDEXER = {
     "nemo._generate_padded_varlen_mask_params": Case(
         nemo._generate_padded_varlen_mask_params, DOCUMENTS, padded_windows
     ),
-}
+}  # fmt: skip

@@ -17,7 +17,7 @@ def gathered(rows, lists):
 def valid_slots(lists, rows, length=None):
     valid = (lists >= 0) & (lists < rows)
     if length is not None:
-        valid = valid & (torch.arange(lists.shape[1]) < length[:, None])
+        valid = valid & (torch.arange(lists.shape[1], device=lists.device) < length[:, None])
     return valid
 
 
@@ -51,7 +51,7 @@ def index_logits(q, k, weights, relu=True):
 
 
 def windowed(logits, begin, end):
-    column = torch.arange(logits.shape[1])
+    column = torch.arange(logits.shape[1], device=logits.device)
     return logits.masked_fill((column < begin[:, None]) | (column >= end[:, None]), NEVER)
 
 

@@ -307,73 +307,45 @@ DSA = DSANamespace()
 
 # For each trainer: names that are smelt's after `install`, with the function, and names that do not change.
 SLIME, MILES, VEOMNI = "slime_plugins.models.glm5", "miles_plugins.models", "veomni.ops.kernels"
+MLA, MLA_INDEXER = "sparse_mla_fwd_interface sparse_mla_bwd", "indexer_fwd_interface indexer_bwd_interface"
+MQA, BATCHED = "sparse_mqa_fwd_interface sparse_mqa_bwd_interface", "batched_indexer_fwd batched_indexer_bwd"
+
+
+def of(ours, modules):
+    """The functions of the module `ours`, by the same names, in these modules."""
+    return {f"{path}.{name}": f"{ours}.{name}" for path, names in modules.items() for name in names.split()}
+
+
+def kernels(prefix, names):
+    """In the kernel modules tilelang_..._fwd and tilelang_..._bwd."""
+    return {f"{prefix}_fwd": names.split()[0], f"{prefix}_bwd": names.split()[1]}
+
+
 OURS = {
-    "slime": {
-        f"{SLIME}.ops.tilelang_sparse_mla_fwd.sparse_mla_fwd_interface": "slime.sparse_mla_fwd_interface",
-        f"{SLIME}.ops.tilelang_sparse_mla_bwd.sparse_mla_bwd": "slime.sparse_mla_bwd",
-        f"{SLIME}.ops.sparse_mla.sparse_mla_fwd_interface": "slime.sparse_mla_fwd_interface",
-        f"{SLIME}.ops.sparse_mla.sparse_mla_bwd": "slime.sparse_mla_bwd",
-        f"{SLIME}.ops.indexer.indexer_fwd_interface": "slime.indexer_fwd_interface",
-        f"{SLIME}.ops.indexer.indexer_bwd_interface": "slime.indexer_bwd_interface",
-        f"{SLIME}.glm5.SGLangSparseMLA": "slime.SGLangSparseMLA",
-    },
-    "miles": {
-        f"{MILES}.glm5.ops.sparse_mla.sparse_mla_fwd_interface": "slime.sparse_mla_fwd_interface",
-        f"{MILES}.glm5.ops.sparse_mla.sparse_mla_bwd": "slime.sparse_mla_bwd",
-        f"{MILES}.glm5.ops.indexer.indexer_fwd_interface": "slime.indexer_fwd_interface",
-        f"{MILES}.glm5.ops.indexer.indexer_bwd_interface": "slime.indexer_bwd_interface",
-        f"{MILES}.deepseek_v4.ops.kernel.tilelang_sparse_mla_fwd.sparse_mqa_fwd_interface": "miles.sparse_mqa_fwd_interface",
-        f"{MILES}.deepseek_v4.ops.kernel.tilelang_sparse_mla_bwd.sparse_mqa_bwd_interface": "miles.sparse_mqa_bwd_interface",
-        f"{MILES}.deepseek_v4.ops.kernel.tilelang_indexer.batched_indexer_bwd": "miles.batched_indexer_bwd",
-        f"{MILES}.deepseek_v4.ops.kernel.tilelang_indexer.batched_indexer_fwd": "miles.batched_indexer_fwd",
-        f"{MILES}.deepseek_v4.ops.v4_indexer.batched_indexer_fwd": "miles.batched_indexer_fwd",
-        f"{MILES}.deepseek_v4.ops.v4_indexer._make_causal_cu_seqlens": "miles._make_causal_cu_seqlens",
-    },
-    "veomni": {
-        f"{VEOMNI}.deepseek_v4.tilelang_sparse_mla_fwd.sparse_mqa_fwd_interface": "miles.sparse_mqa_fwd_interface",
-        f"{VEOMNI}.deepseek_v4.tilelang_sparse_mla_bwd.sparse_mqa_bwd_interface": "miles.sparse_mqa_bwd_interface",
-        f"{VEOMNI}.deepseek_v4.tilelang_indexer.batched_indexer_fwd": "miles.batched_indexer_fwd",
-        f"{VEOMNI}.deepseek_v4.tilelang_indexer.batched_indexer_bwd": "miles.batched_indexer_bwd",
-        f"{VEOMNI}.deepseek_sparse_attention.flashmla_cudnn.flash_mla_sparse_fwd": "flash_mla.flash_mla_sparse_fwd",
-        f"{VEOMNI}.deepseek_sparse_attention.flashmla_cudnn.DSA.indexer_forward_wrapper": "cudnn.indexer_forward_wrapper",
-    },
-    "nemo": {
-        f"{NEMO}.glm_moe_dsa.kernels.sparse_mla.sparse_mla_fwd_interface": "slime.sparse_mla_fwd_interface",
-        f"{NEMO}.glm_moe_dsa.kernels.sparse_mla.sparse_mla_bwd": "slime.sparse_mla_bwd",
-        f"{NEMO}.glm_moe_dsa.kernels.indexer.indexer_fwd_interface": "slime.indexer_fwd_interface",
-        f"{NEMO}.glm_moe_dsa.kernels.indexer.indexer_bwd_interface": "slime.indexer_bwd_interface",
-        f"{NEMO}.glm_moe_dsa.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD": "flash_mla.flash_mla_sparse_fwd",
-        f"{NEMO}.deepseek_v4.kernels.tilelang_sparse_mla_fwd.sparse_mqa_fwd_interface": "miles.sparse_mqa_fwd_interface",
-        f"{NEMO}.deepseek_v4.kernels.tilelang_sparse_mla_bwd.sparse_mqa_bwd_interface": "miles.sparse_mqa_bwd_interface",
-        f"{NEMO}.deepseek_v4.kernels.tilelang_indexer.batched_indexer_bwd": "miles.batched_indexer_bwd",
-        f"{NEMO}.deepseek_v4.optimized_kernels._miles_batched_indexer_fwd": "miles.batched_indexer_fwd",
-    },
-    "megatron": {
-        f"{MEGATRON}.indexer.indexer_fwd_interface": "megatron.indexer_fwd_interface",
-        f"{MEGATRON}.indexer.indexer_bwd_interface": "megatron.indexer_bwd_interface",
-        f"{MEGATRON}.sparse_mla.sparse_mla_fwd_interface": "megatron.sparse_mla_fwd_interface",
-        f"{MEGATRON}.sparse_mla.sparse_mla_bwd": "megatron.sparse_mla_bwd",
-        f"{MEGATRON}.sparse_mla.sparse_mla_delta": "megatron.sparse_mla_delta",
-        f"{MEGATRON}.tilelang_dsa.lighting_indexer": "megatron.lighting_indexer",
-        f"{MEGATRON}.tilelang_dsa.lighting_indexer_indices": "megatron.lighting_indexer_indices",
-        f"{MEGATRON}.tilelang_dsa.SparseMLA": "megatron.SparseMLA",
-        f"{MEGATRON}.tilelang_dsa.SparseIndexerKLLoss": "megatron.SparseIndexerKLLoss",
-        f"{MEGATRON}.tilelang_dsa.sparse_indexer_target_interface": "megatron.sparse_indexer_target_interface",
-        f"{MEGATRON_DSA}.dsa.dsa_kernels.use_fused_dsa_kernels": "_megatron_dsa.use_fused_dsa_kernels",
-        f"{MEGATRON_DSA}.dsa_kernels.run_fused_dsa_attention": "_megatron_dsa.run_fused_dsa_attention",
-    },
-    "prime_rl": {
-        f"{PRIME_RL}.glm_moe_dsa.sparse_mla_attention.fp8_indexer": "prime_rl.fp8_indexer",
-        f"{PRIME_RL}.glm_moe_dsa.sparse_mla_attention.sparse_mla_fwd_interface": "prime_rl.sparse_mla_fwd_interface",
-        f"{PRIME_RL}.glm_moe_dsa.sparse_mla_attention.sparse_mla_bwd": "prime_rl.sparse_mla_bwd",
-    },
-    "xtuner": {
-        f"{XTUNER}.tilelang.ensure_tilelang_runtime_available": "xtuner.ensure_tilelang_runtime_available",
-        f"{XTUNER}.tilelang_sparse_mla_fwd.sparse_mla_fwd_interface": "slime.sparse_mla_fwd_interface",
-        f"{XTUNER}.tilelang_sparse_mla_bwd.sparse_mla_bwd": "slime.sparse_mla_bwd",
-        f"{XTUNER}.tilelang_indexer_fwd.indexer_fwd_interface": "slime.indexer_fwd_interface",
-        f"{CUDNN}.sparse_attention_backward.sparse_attention_backward_wrapper": "cudnn.sparse_attention_backward_wrapper",
-    },
+    "slime": of("slime", {**kernels(f"{SLIME}.ops.tilelang_sparse_mla", MLA), f"{SLIME}.ops.sparse_mla": MLA})
+    | of("slime", {f"{SLIME}.ops.indexer": MLA_INDEXER, f"{SLIME}.glm5": "SGLangSparseMLA"}),
+    "miles": of("slime", {f"{MILES}.glm5.ops.sparse_mla": MLA, f"{MILES}.glm5.ops.indexer": MLA_INDEXER})
+    | of("miles", kernels(f"{MILES}.deepseek_v4.ops.kernel.tilelang_sparse_mla", MQA))
+    | of("miles", {f"{MILES}.deepseek_v4.ops.kernel.tilelang_indexer": BATCHED})
+    | of("miles", {f"{MILES}.deepseek_v4.ops.v4_indexer": "batched_indexer_fwd _make_causal_cu_seqlens"}),
+    "veomni": of("miles", kernels(f"{VEOMNI}.deepseek_v4.tilelang_sparse_mla", MQA))
+    | of("miles", {f"{VEOMNI}.deepseek_v4.tilelang_indexer": BATCHED})
+    | of("flash_mla", {f"{VEOMNI}.deepseek_sparse_attention.flashmla_cudnn": "flash_mla_sparse_fwd"})
+    | of("cudnn", {f"{VEOMNI}.deepseek_sparse_attention.flashmla_cudnn.DSA": "indexer_forward_wrapper"}),
+    "nemo": of("slime", {f"{NEMO}.glm_moe_dsa.kernels.sparse_mla": MLA, f"{NEMO}.glm_moe_dsa.kernels.indexer": MLA_INDEXER})
+    | {f"{NEMO}.glm_moe_dsa.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD": "flash_mla.flash_mla_sparse_fwd"}
+    | of("miles", kernels(f"{NEMO}.deepseek_v4.kernels.tilelang_sparse_mla", MQA))
+    | of("miles", {f"{NEMO}.deepseek_v4.kernels.tilelang_indexer": "batched_indexer_bwd"})
+    | {f"{NEMO}.deepseek_v4.optimized_kernels._miles_batched_indexer_fwd": "miles.batched_indexer_fwd"},
+    "megatron": of("megatron", {f"{MEGATRON}.indexer": MLA_INDEXER, f"{MEGATRON}.sparse_mla": f"{MLA} sparse_mla_delta"})
+    | of("megatron", {f"{MEGATRON}.tilelang_dsa": "lighting_indexer lighting_indexer_indices SparseMLA SparseIndexerKLLoss"})
+    | of("megatron", {f"{MEGATRON}.tilelang_dsa": "sparse_indexer_target_interface"})
+    | of("_megatron_dsa", {f"{MEGATRON_DSA}.dsa.dsa_kernels": "use_fused_dsa_kernels"})
+    | of("_megatron_dsa", {f"{MEGATRON_DSA}.dsa_kernels": "run_fused_dsa_attention"}),
+    "prime_rl": of("prime_rl", {f"{PRIME_RL}.glm_moe_dsa.sparse_mla_attention": f"fp8_indexer {MLA}"}),
+    "xtuner": of("xtuner", {f"{XTUNER}.tilelang": "ensure_tilelang_runtime_available"})
+    | of("slime", {**kernels(f"{XTUNER}.tilelang_sparse_mla", MLA), f"{XTUNER}.tilelang_indexer_fwd": "indexer_fwd_interface"})
+    | of("cudnn", {f"{CUDNN}.sparse_attention_backward": "sparse_attention_backward_wrapper"}),
 }
 THEIRS_STILL = {
     "slime": [f"{SLIME}.glm5.SparseMLA", f"{SLIME}.glm5.lighting_indexer"],

@@ -1,6 +1,8 @@
 """The suite runs on a GPU, or on CPU tensors through the emulator (named by SMELT_CUDA)."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 import smelt_kernels as smelt
@@ -38,6 +40,12 @@ def pytest_configure(config):
 @pytest.fixture(scope="session")
 def device():
     return torch.device("cpu" if _runtime.EMULATED or DRIVER else "cuda")
+
+
+def program(text, **environment):
+    """Runs a program with the package, with changes of the environment; None removes a variable."""
+    changed = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env=changed)
 
 
 class Problem:

@@ -4,8 +4,7 @@ import re
 
 import pytest
 import torch
-from everything import bases, fullest, functions, parameters
-from test_hostile import call, fresh
+from everything import bases, call, fresh, fullest, functions, parameters
 
 KINDS = (torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.float8_e4m3fn, torch.float16, torch.float64)
 KINDS += (torch.int64, torch.bool, torch.complex64)

@@ -2,9 +2,7 @@
 
 import io
 import logging
-import os
 import re
-import subprocess
 import sys
 import time
 import types
@@ -13,7 +11,7 @@ import warnings
 import pytest
 import smelt_kernels as smelt
 import torch
-from conftest import Problem
+from conftest import Problem, program
 from smelt_kernels import _progress, _runtime
 
 
@@ -34,12 +32,6 @@ def run(problem, kind=None, **more):
     q, kv = q.requires_grad_(), kv.requires_grad_()
     out = smelt.sparse_attention(q, kv, problem.indices, problem.scale, dv=problem.dv, **more)
     return out, torch.autograd.grad(out, (q, kv), problem.grad_out.to(out.dtype))
-
-
-def program(text, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
-    )
 
 
 def test_the_switch(problem, switch):

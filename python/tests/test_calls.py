@@ -12,8 +12,12 @@ import pytest
 import smelt_kernels as smelt
 import torch
 from conftest import Problem, check_grad
-from everything import OTHER_VALUES, bases, differentiable, fullest, functions, gradient_of, other_value, parameters
-from test_hostile import DIFFERENTIABLE, REFUSALS, Wrapper, arguments_of_all, call, fresh, tensors_of, with_leaves
+from everything import (
+    DIFFERENTIABLE, OTHER_VALUES, REFUSALS, arguments_of_all, bases, call, differentiable, fresh, fullest, functions,
+    gradient_of, has_fp8, other_value, parameters, tensors_of, with_leaves,
+)  # fmt: skip
+from smelt_kernels._operation import Operation
+from test_hostile import Wrapper
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -92,14 +96,11 @@ def odd_steps(tensor):
 
 
 LAYOUTS = {
-    "wide rows": wide_rows,
-    "apart": lambda tensor: torch.stack([tensor, tensor], -1)[..., 0],
+    "wide rows": wide_rows, "apart": lambda tensor: torch.stack([tensor, tensor], -1)[..., 0],
     "transposed": lambda tensor: tensor.transpose(0, -1).contiguous().transpose(0, -1),
-    "16 bytes behind": lambda tensor: behind(tensor, 16),
-    "4 bytes behind": lambda tensor: behind(tensor, 4),
-    "odd steps": odd_steps,
-    "parameter": lambda tensor: torch.nn.Parameter(tensor.clone(), requires_grad=False),
-}
+    "16 bytes behind": lambda tensor: behind(tensor, 16), "4 bytes behind": lambda tensor: behind(tensor, 4),
+    "odd steps": odd_steps, "parameter": lambda tensor: torch.nn.Parameter(tensor.clone(), requires_grad=False),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -232,11 +233,10 @@ def deterministic():
 @pytest.mark.parametrize("name", KERNELS)
 def test_modes(everything, name, device):
     modes = {
-        "inference": torch.inference_mode,
-        "deterministic": deterministic,
+        "inference": torch.inference_mode, "deterministic": deterministic,
         "autocast": lambda: torch.autocast(device.type, dtype=torch.bfloat16),
         "autocast to fp16": lambda: torch.autocast(device.type, dtype=torch.float16),
-    }
+    }  # fmt: skip
     base = everything[name][1]
     for mode, enter in modes.items():
         with enter():
@@ -261,6 +261,40 @@ def test_rows_of_any_dimensions(device, shape):
         assert torch.equal(got.view(torch.uint8), y.transpose(0, 1).view(torch.uint8))
         with pytest.raises(ValueError, match="factor"):
             smelt.quantize(x, factor=factor.flatten(), backend="smelt")
+
+
+# ---- PyTorch's tools --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_opcheck(everything, name, monkeypatch):
+    """The custom operators of a call with all arguments, as it calls them: schemas, fakes, autograd's registration."""
+    seen, without_fp8 = [], {label: each for label, each in everything.items() if not has_fp8(each[1])}  # opcheck has none
+    run, base = Operation._by_operator, fullest(without_fp8, name)[1]
+    monkeypatch.setattr(Operation, "_by_operator", lambda self, given: seen.append((self, given)) or run(self, given))
+    by_operator(name, base, differentiable(name, base))
+    assert seen
+    for operation, given in seen:
+        torch.library.opcheck(operation.operator, tuple(given))
+
+
+def test_one_graph(everything):
+    """Every function with all of its arguments, and the gradients, in one graph without a break."""
+    given = {name: fresh(fullest(everything, name)[1]) for name in KERNELS}
+    leaves = [given[name][each].requires_grad_() for name in KERNELS for each in differentiable(name, given[name])]
+
+    def program():
+        return {name: tensors_of(call(name, each)) for name, each in given.items()}
+
+    want, got = program(), torch.compile(program, fullgraph=True, backend="aot_eager")()
+    for name in KERNELS:
+        check_same(got[name], want[name], name)
+    grads = []
+    for made in (got, want):
+        results = [each.float().nan_to_num(neginf=0).sum() for made_ in made.values() for each in made_ if each.requires_grad]
+        grads.append(torch.autograd.grad(sum(results), leaves))
+    for one, two in zip(*grads, strict=True):
+        torch.testing.assert_close(one, two, rtol=0.02, atol=1e-2)
 
 
 # ---- gradients --------------------------------------------------------------------------------------

@@ -352,15 +352,6 @@ def test_what_another_still_wants_stays(written):
     assert found(name)() == "flash_mla.flash_mla_interface"
 
 
-def test_nemo_leaves_the_libraries_alone(written):
-    written({**layouts.TRAINERS["nemo"], **libraries()})
-    name = f"{layouts.NEMO}.glm_moe_dsa.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD"
-    found(name)
-    smelt.compat.install("nemo")
-    assert is_ours(found(name), "flash_mla.flash_mla_sparse_fwd")
-    assert not is_smelts(found("flash_mla.flash_mla_sparse_fwd"))
-
-
 def test_reload(written):
     written({**layouts.TRAINERS["slime"], **TILELANG})
     path = f"{layouts.SLIME}.ops.tilelang_sparse_mla_bwd"

@@ -12,11 +12,9 @@ import smelt_kernels as smelt
 import smelt_kernels.compat
 import torch
 from compat_cases import cotangent
-from compat_cases_attention import ATTENTION, KV, LISTS, SCALE, Q, S
-from compat_cases_indexer import FP8, IK, INDEXER, IQ, IW, SLOTS
-from compat_definitions import NEVER, best, index_logits
+from compat_cases_attention import ATTENTION
+from compat_cases_indexer import IK, INDEXER
 from smelt_kernels.compat import _conventions, _cudnn_dense, _cudnn_hca
-from test_hostile import NOT_CALLS
 
 CASES = ATTENTION | INDEXER
 ERRORS = (TypeError, ValueError, NotImplementedError, RuntimeError)  # raised by smelt's checks
@@ -33,14 +31,12 @@ def eager_where_there_is_no_kernel(request):
 every_case = pytest.mark.parametrize("name", CASES)
 # Results whose type differs from `result_type`.
 TYPES = {
-    "slime.indexer_bwd_interface": {"dk": torch.float32},
-    "slime.SGLangSparseMLA.apply": {"lse": torch.bfloat16},
-    "miles.batched_indexer_bwd": {"dk": torch.float32},
-    "slime.generate_varlen_mask_params": {"ends": torch.int64},
+    "slime.indexer_bwd_interface": {"dk": torch.float32}, "slime.SGLangSparseMLA.apply": {"lse": torch.bfloat16},
+    "miles.batched_indexer_bwd": {"dk": torch.float32}, "slime.generate_varlen_mask_params": {"ends": torch.int64},
     "cudnn.compress_topk_cand_buffer_size_thd": {"begin": torch.int64},
     "cudnn.dense_attn_score_recompute_wrapper": {"out": torch.float32},
     "cudnn.dense_indexer_score_recompute_wrapper": {"out": torch.float32},
-}
+}  # fmt: skip
 ALIKE = {"d_index_q": "index_q", "d_weights": "weights", "d_index_k": "index_k", "values": "input_values"}
 
 
@@ -171,11 +167,9 @@ def tensors_of(case):
 
 
 NO_KERNEL = {
-    "nemo.is_dsa_kernel_available",
-    "nemo.should_use_tilelang",
-    "prime_rl.fp8_indexer_full",
+    "nemo.is_dsa_kernel_available", "nemo.should_use_tilelang", "prime_rl.fp8_indexer_full",
     "xtuner.ensure_tilelang_runtime_available",
-}
+}  # fmt: skip
 
 
 def drop_ins():
@@ -234,19 +228,6 @@ def test_in_chunks(name, device, monkeypatch):
     monkeypatch.setattr(module_of(case), "CHUNK_BYTES", 2 * 4 * len(IK[0]))
     got = outcome(case, device, **changes)
     assert got == base if isinstance(base, str) else same(got, base)
-
-
-def test_plain_scales_choose_other_keys():
-    """Of the rows that hold fp8_indexer's scales."""
-
-    def plain(x):
-        scales = x.float().abs().amax(-1) / 448
-        return (x.float() / scales[..., None]).to(torch.float8_e4m3fn).double(), scales
-
-    (q, q_scale), (k, k_scale) = plain(FP8["q"]), plain(FP8["k"])
-    other = best(index_logits(q, k * k_scale[:, None], FP8["w"].float() * q_scale), 4, ascending=False)[0]
-    case = of("prime_rl.fp8_indexer")
-    assert not torch.equal(other[:5], wanted(case)["indices"][:5])
 
 
 @every_case
@@ -500,106 +481,6 @@ def test_dimensions(name, device):
                 tried_before.add(dimensions)
                 tried = [outcome(case, device, **each) for each in reshaped(case, key, dimensions)]
                 assert any(not isinstance(each, str) for each in tried), f"{key}: {found}; {tried}"
-
-
-# ---- smelt's own functions ---------------------------------------------------------------------------
-
-
-def own_calls():
-    """Each public function that takes integers: arguments, and which of them are integers."""
-    windows = {"window_begin": torch.zeros(4).int(), "window_end": torch.full((4,), 6).int()}
-    of_lists = {"indices": LISTS, "topk_length": torch.full((4,), 6).int()}
-    queries = {"queries": torch.arange(4).int(), "query_count": torch.tensor([4]).int()}
-    attention = {"q": Q, "kv": KV, "scale": SCALE, **of_lists, **queries}
-    out, lse = smelt.sparse_attention(Q, KV, LISTS, SCALE, return_lse=True, backend="torch")
-    index = {"q": IQ[0], "k": IK[0], "weights": IW[0]}
-    slots = {"indices": SLOTS[0], "topk_length": torch.full((4,), 4).int()}
-    logits = torch.randn(4, 6)
-    seqlens = torch.tensor([0, 4]).int()
-    document = {"cu_seqlens": seqlens, "cu_seqlens_padded": seqlens, "cu_seqlens_keys": seqlens}
-    document |= {"causal_offset": seqlens[:1], "query_indices": torch.arange(4).int()}
-    offset = {"offset": torch.zeros(4).int()}
-    candidates = {"candidates": torch.zeros(4, 1).int(), "candidate_block": 2}
-    expanded = {"limit": torch.full((4,), 6).int(), "expand": 2}
-    grouped = {"k": torch.zeros(len(IK[0]), 1, 64).bfloat16(), "scale": 0.1, "granularity": 4}
-    grouped |= {"limit": windows["window_end"], "indices": SLOTS[0].unsqueeze(1)}
-    grouped |= {"topk_length": torch.full((4, 1), 4).int()} | queries
-    dense = {"q": torch.zeros(4, 2, 64).bfloat16(), "k": torch.zeros(len(IK[0]), 64).bfloat16(), "scale": 0.1} | windows
-    return {
-        "sparse_attention": attention,
-        "sparse_attention_backward": attention | {"grad_out": out, "out": out, "lse": lse},
-        "sparse_scores": attention | {"lse": lse},
-        "indexer_windows": document | {"tokens": 4, "rows": 4},
-        "indexer_logits": index | windows | candidates,
-        "indexer_topk": index | windows | offset | candidates | expanded | {"topk": 4},
-        "topk_select": {"logits": logits, "topk": 4} | windows | offset | expanded,
-        "clean_logits_": {"logits": logits} | windows,
-        "indexer_scores": index | slots | {"limit": windows["window_end"]},
-        "indexer_backward": index | slots | {"grad": torch.ones(4, 4)},
-        "indexer_loss": {"logits": torch.zeros(4, 4), "target": torch.ones(4, 4)} | slots,
-        "dense_lse": dense,
-        "indexer_dense_loss": dense
-        | {"lse": torch.zeros(4, 2), "index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]},
-        "indexed_attention": {"q": dense["q"], "kv": dense["k"], "scale": 0.1, "topk": 4}
-        | {"index_q": IQ[0], "index_k": IK[0], "index_weights": IW[0]}
-        | (windows | offset | candidates | expanded),
-        "sparse_gqa": grouped | {"q": dense["q"], "v": grouped["k"]},
-        "sparse_gqa_scores": grouped | {"q": dense["q"], "lse": torch.zeros(4, 2)},
-    }
-
-
-@pytest.mark.parametrize("backend", ["smelt", "torch"])
-def test_own_functions_take_int32_alone(device, backend):
-    """int64, which would be cut, is refused by name, by the kernels and by the eager reference."""
-    calls = own_calls()
-    public = {name for name in smelt.__all__ if callable(getattr(smelt, name))}
-    takes_none = {"fake_quantize", "project_values", "quantize", "selection_difference"}  # or has tests of its own
-    assert set(calls) == public - NOT_CALLS - takes_none
-    for name, given in calls.items():
-        call = getattr(smelt, name)
-        takes = inspect.signature(call).parameters
-        if backend == "torch" and "backend" not in takes:
-            continue
-        options = {"backend": backend} if "backend" in takes else {}
-        tensors = {each for each, value in takes.items() if "Tensor" in str(value.annotation)}
-        integers = {each for each, value in given.items() if getattr(value, "dtype", None) is torch.int32}
-        floats = {"q", "k", "kv", "v", "weights", "index_q", "index_k", "index_weights", "logits", "target", "grad", "grad_out", "out", "lse", "sink"}
-        assert tensors - floats - {"k_scale", "weight", "query_weight", "dkv_sum"} == integers, name
-        given = {each: moved(value, device) for each, value in given.items()}
-        call(**given, **options)
-        for each in integers:
-            with pytest.raises(TypeError, match=f"{each} must be torch.int32, not torch.int64"):
-                call(**{**given, each: given[each].long()}, **options)
-
-
-def test_own_outputs(device):
-    """dkv_sum and clean_logits_'s matrix: refused by name where they are not what they have to be."""
-    given = {name: moved(value, device) for name, value in own_calls()["sparse_attention_backward"].items()}
-    for bad in (
-        torch.zeros(S + 1, KV.shape[1], device=device),
-        torch.zeros(2, *KV.shape, device=device),
-        torch.zeros(KV.shape, dtype=torch.bfloat16, device=device),
-        torch.zeros(KV.shape, dtype=torch.int32, device=device),
-        torch.zeros(KV.shape[::-1], device=device).t(),
-        torch.zeros(KV.shape, device="meta"),
-    ):
-        with pytest.raises((ValueError, TypeError), match="smelt: "):
-            smelt.sparse_attention_backward(**given, dkv_sum=bad)
-        assert bad.is_meta or bool((bad == 0).all())
-    begin = torch.zeros(4, dtype=torch.int32, device=device)
-    for bad in (
-        torch.zeros(3, 6, device=device),
-        torch.zeros(1, 4, 6, device=device),
-        torch.zeros(4, 6, dtype=torch.bfloat16, device=device),
-        torch.zeros(4, 6, dtype=torch.int32, device=device),
-        torch.zeros(4, 6, device="meta"),
-    ):
-        with pytest.raises((ValueError, TypeError), match="smelt: "):
-            smelt.clean_logits_(bad, begin, begin, backend="smelt")
-        assert bad.is_meta or bool((bad == 0).all())
-    memory = torch.zeros(4, 6, device=device)
-    smelt.clean_logits_(memory, begin, begin + 2, backend="smelt")
-    assert bool((memory[:, 2:] == NEVER).all()) and bool((memory[:, :2] == 0).all())
 
 
 # ---- what the emulator cannot show -------------------------------------------------------------------

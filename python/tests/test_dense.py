@@ -166,46 +166,9 @@ def test_deterministic_and_chunks(device):
     for limit in (0, 60000):
         leaves = [each.clone().requires_grad_() for each in indexer]
         smelt.indexer_dense_loss(
-            q,
-            k,
-            None,
-            *leaves,
-            begin,
-            end,
-            SCALE,
-            deterministic=True,
-            dk_dtype=torch.float32,
-            workspace_limit=limit,
+            q, k, None, *leaves, begin, end, SCALE, deterministic=True, dk_dtype=torch.float32, workspace_limit=limit,
             backend="smelt",
-        ).backward()
+        ).backward()  # fmt: skip
         grads.append([leaf.grad.double() for leaf in leaves])
     for a, b in zip(*grads):
         close(a, b, 8e-3)
-
-
-def test_refusals(device):
-    q, k, *indexer, begin, end = made(device)
-    lse = torch.zeros(5, 4, device=device)
-    with pytest.raises(ValueError, match="scale"):
-        smelt.indexer_dense_loss(q, k, lse, *indexer, begin, end, -1.0, backend="smelt")
-    with pytest.raises(ValueError, match="query_weight"):
-        smelt.indexer_dense_loss(q, k, lse, *indexer, begin, end, SCALE, query_weight=0.0, backend="smelt")
-    with pytest.raises(ValueError, match="lse"):
-        smelt.indexer_dense_loss(q, k, lse[:, :2], *indexer, begin, end, SCALE, backend="smelt")
-    with pytest.raises(TypeError, match="window_begin"):
-        smelt.dense_lse(q, k, begin.long(), end, SCALE, backend="smelt")
-
-
-def test_compiled(device):
-    q, k, *indexer, begin, end = made(device)
-    lse = smelt.dense_lse(q, k, begin, end, SCALE, backend="smelt")
-
-    def step(*leaves):
-        return smelt.indexer_dense_loss(q, k, lse, *leaves, begin, end, SCALE, backend="smelt")
-
-    plain = [each.clone().requires_grad_() for each in indexer]
-    traced = [each.clone().requires_grad_() for each in indexer]
-    step(*plain).backward()
-    torch.compile(step, fullgraph=True, backend="aot_eager")(*traced).backward()
-    for a, b in zip(plain, traced):
-        close(a.grad, b.grad.double(), 4e-3)

@@ -52,24 +52,12 @@ def test_examples_run(name, device):
         return torch.tensor(values, dtype=torch.int32, device=device)
 
     known = {
-        "torch": torch,
-        "smelt": smelt,
-        "step": lambda: None,
-        "q": normal(3, 8, 576),
-        "kv": normal(9, 576),
-        "indices": numbers((0, 4, -1), (8, 2, 1), (7, 3, 2)),
-        "scale": 576**-0.5,
-        "grad": normal(3, 8, 512).detach(),
-        "gq": normal(3, 8, 64),
-        "gk": normal(9, 2, 64),
-        "gv": normal(9, 2, 64),
-        "blocks": numbers(((0, -1),), ((0, 1),), ((1, 0),)),
-        "iq": normal(3, 64, 128),
-        "ik": normal(9, 128),
-        "weights": normal(3, 64).detach().float(),
-        "begin": numbers(0, 0, 5),
-        "end": numbers(2, 9, 9),
-    }
+        "torch": torch, "smelt": smelt, "step": lambda: None, "q": normal(3, 8, 576), "kv": normal(9, 576),
+        "indices": numbers((0, 4, -1), (8, 2, 1), (7, 3, 2)), "scale": 576**-0.5, "grad": normal(3, 8, 512).detach(),
+        "gq": normal(3, 8, 64), "gk": normal(9, 2, 64), "gv": normal(9, 2, 64),
+        "blocks": numbers(((0, -1),), ((0, 1),), ((1, 0),)), "iq": normal(3, 64, 128), "ik": normal(9, 128),
+        "weights": normal(3, 64).detach().float(), "begin": numbers(0, 0, 5), "end": numbers(2, 9, 9),
+    }  # fmt: skip
     before = smelt.set_backend("auto" if name == "set_backend" else "torch")
     try:
         for each in examples:

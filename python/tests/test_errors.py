@@ -1,98 +1,74 @@
-"""Bad input gives TypeError, ValueError or RuntimeError with a message, and never ends the interpreter."""
-
-import random
+"""Bad input gives TypeError, ValueError or RuntimeError with a message that names the argument and what is legal."""
 
 import pytest
 import smelt_kernels as smelt
 import torch
 from conftest import Problem
-from smelt_kernels import _native, _runtime
+from everything import arguments_of_all, call
+from smelt_kernels import _runtime
 
 
-def call(problem, **changes):
-    arguments = {
-        "q": problem.q,
-        "kv": problem.kv,
-        "indices": problem.indices,
-        "scale": problem.scale,
-        "backend": "smelt",
-        **changes,
-    }
-    return smelt.sparse_attention(**arguments)
+# A function, the argument, its value (a function of the legal one), and the error. test_arguments.py has every argument's
+# other types.
+BAD = [
+    ("sparse_attention", "q", lambda q: q.half(), TypeError, "bfloat16"),
+    ("sparse_attention", "q", lambda q: q[0], ValueError, r"\[T, H, dqk\] or \[B, T, H, dqk\]"),
+    ("sparse_attention", "kv", lambda kv: kv.float(), TypeError, "bfloat16"),
+    ("sparse_attention", "kv", lambda kv: kv[:, :64], ValueError, r"kv \(dqk\) is 64, but must be 128"),
+    ("sparse_attention", "kv", lambda kv: kv.unsqueeze(0), ValueError, r"kv must be \[S, dqk\], not of 3"),
+    ("sparse_attention", "kv", lambda kv: kv.to("meta"), ValueError, "some are on meta|must be a CPU|must be on device"),
+    ("sparse_attention", "indices", lambda lists: lists.long(), TypeError, "indices must be torch.int32, not torch.int64"),
+    ("sparse_attention", "indices", lambda lists: lists[1:], ValueError, "dimension 0 of indices"),
+    ("sparse_attention", "sink", lambda _: torch.zeros(2), ValueError, "dimension 0 of sink"),
+    ("sparse_attention", "sink", 1.0, TypeError, "sink must be a torch.Tensor or None"),
+    ("sparse_attention", "scale", float("nan"), ValueError, "scale"),
+    ("sparse_attention", "scale", "0.1", TypeError, "scale must be a number, not str"),
+    ("sparse_attention", "scale", torch.ones(2), TypeError, "scale must be a number, not Tensor"),
+    ("sparse_attention", "topk", 4, ValueError, "width"),
+    ("sparse_attention", "topk", -4, ValueError, "topk must be positive"),
+    ("sparse_attention", "topk", "all", TypeError, "topk must be an int"),
+    ("sparse_attention", "dv", 100, RuntimeError, "dv"),
+    ("sparse_attention", "buckets", "all", ValueError, "buckets must be"),
+    ("sparse_attention", "buckets", [5, 3], RuntimeError, "bucket"),
+    ("sparse_attention", "buckets", 7, TypeError, "buckets must be None, 'auto' or bounds, not 7"),
+    ("sparse_attention", "backend", "cuda", ValueError, "backend must be one of"),
+    ("sparse_attention", "dkv_dtype", torch.float16, ValueError, "dkv_dtype must be one of"),
+    ("sparse_attention", "free_multiprocessors", -1, ValueError, "free_multiprocessors"),
+    ("sparse_attention", "free_multiprocessors", 0.5, TypeError, "free_multiprocessors must be an int, not .*float"),
+    ("sparse_attention", "free_multiprocessors", 1 << 70, ValueError, "free_multiprocessors is out of"),
+    ("sparse_gqa", "granularity", 3, ValueError, "granularity must be one of"),
+    ("sparse_gqa", "indices", lambda lists: lists.expand(-1, 3, -1).contiguous(), ValueError, "1 list or 2"),
+    ("sparse_gqa", "v", lambda v: v[:-1], ValueError, r"dimension 0 of v \(S\)"),
+    ("indexer_logits", "q", lambda q: q.half(), TypeError, "q must be torch.bfloat16 or torch.float8_e4m3fn, not .*float16"),
+    ("indexer_logits", "q", lambda q: q[0], ValueError, r"q must be \[T, H, D\]"),
+    ("indexer_logits", "k_scale", lambda _: torch.zeros(4), ValueError, "k_scale goes with"),
+    ("indexer_windows", "causal_offset", lambda _: torch.zeros(3).int(), ValueError, "causal_offset"),
+    ("topk_select", "topk", 0, ValueError, "topk"),
+    ("topk_select", "topk", 20000, RuntimeError, "topk"),
+    ("topk_select", "order", "none", ValueError, "order must be one of"),
+    ("topk_select", "window_begin", lambda _: torch.zeros(2).int(), ValueError, "window"),
+    ("quantize", "x", lambda x: x.float(), TypeError, "x must be torch.bfloat16, not torch.float32"),
+    ("indexer_loss", "target", lambda each: each[:, :2], ValueError, r"dimension 1 of target \(width\) is 2, but must be 3"),
+    ("indexer_loss", "target", lambda each: each.double(), TypeError, "target must be torch.float32"),
+    ("indexer_dense_loss", "scale", -1.0, ValueError, "scale"),
+    ("indexer_dense_loss", "query_weight", 0.0, ValueError, "query_weight"),
+    ("indexer_dense_loss", "lse", lambda lse: lse[:, :2], ValueError, "lse"),
+    ("indexed_attention", "index_k", lambda k: k[:3], ValueError, "index_k must have as many rows as kv"),
+    ("indexed_attention", "q", lambda q: q[:1], ValueError, "index_q must be of as many queries as q|indices"),
+    ("indexed_attention", "q", lambda q: q[None], ValueError, r"q must be \[T, H, dqk\]|dimensions"),
+    ("indexed_attention", "topk", 0, ValueError, "topk must be positive"),
+    ("sparse_attention_backward", "dkv_sum", lambda _: torch.zeros(11, 128).bfloat16(), TypeError, "dkv_sum"),
+    ("clean_logits_", "logits", lambda each: each[:1], ValueError, "window|logits"),
+]
 
 
-BAD = {
-    "no tensor": ({"q": 3}, TypeError, "q must be a torch.Tensor, not int"),
-    "no indices": ({"indices": None}, TypeError, "indices must be a torch.Tensor"),
-    "dtype of q": ({"q": lambda p: p.q.half()}, TypeError, "bfloat16"),
-    "dtype of kv": ({"kv": lambda p: p.kv.float()}, TypeError, "bfloat16"),
-    "dtype of indices": (
-        {"indices": lambda p: p.indices.long()},
-        TypeError,
-        "indices must be torch.int32, not torch.int64",
-    ),
-    "width of kv": ({"kv": lambda p: p.kv[:, :64]}, ValueError, r"kv \(dqk\) is 64, but must be 128"),
-    "dimensions": ({"q": lambda p: p.q[0]}, ValueError, r"\[T, H, dqk\] or \[B, T, H, dqk\]"),
-    "mixed layouts": ({"kv": lambda p: p.kv.unsqueeze(0)}, ValueError, r"kv must be \[S, dqk\], not of 3"),
-    "tokens": ({"indices": lambda p: p.indices[1:]}, ValueError, "dimension 0 of indices"),
-    "sink": ({"sink": torch.zeros(2)}, ValueError, "dimension 0 of sink"),
-    "sink's type": ({"sink": 1.0}, TypeError, "sink must be a torch.Tensor or None"),
-    "length": ({"topk_length": torch.zeros(3, dtype=torch.int32)}, ValueError, "topk_length"),
-    "length's type": ({"topk_length": torch.zeros(5)}, TypeError, "topk_length must be torch.int32"),
-    "scale of 0": ({"scale": 0.0}, ValueError, "scale"),
-    "scale of NaN": ({"scale": float("nan")}, ValueError, "scale"),
-    "scale that is none": ({"scale": "x"}, TypeError, "scale must be a number, not str"),
-    "scale in text": ({"scale": "0.1"}, TypeError, "scale must be a number, not str"),
-    "scale of several": ({"scale": torch.ones(2)}, TypeError, "scale must be a number, not Tensor"),
-    "topk": ({"topk": 4}, ValueError, "width"),
-    "negative topk": ({"topk": -4}, ValueError, "topk must be positive"),
-    "topk that is none": ({"topk": "all"}, TypeError, "topk must be an int"),
-    "dv": ({"dv": 100}, RuntimeError, "dv"),
-    "buckets": ({"buckets": "all"}, ValueError, "buckets must be"),
-    "bounds": ({"buckets": [5, 3]}, RuntimeError, "bucket"),
-    "bounds that are none": ({"buckets": 7}, TypeError, "buckets must be None, 'auto' or bounds, not 7"),
-    "backend": ({"backend": "cuda"}, ValueError, "backend must be one of"),
-    "dkv_dtype": ({"dkv_dtype": torch.float16}, ValueError, "dkv_dtype must be one of"),
-    "queries": ({"queries": torch.zeros(2)}, TypeError, "queries must be torch.int32"),
-    "multiprocessors": ({"free_multiprocessors": -1}, ValueError, "free_multiprocessors"),
-    "no whole number": ({"free_multiprocessors": 0.5}, TypeError, "free_multiprocessors must be an int, not .*float"),
-    "too many": ({"free_multiprocessors": 1 << 70}, ValueError, "free_multiprocessors is out of"),
-}
-
-
-@pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
-def test_bad_arguments(device, changes, kind, message):
-    problem = Problem(device, grad=False)
-    made = {}
-    for name, value in changes.items():
-        value = value(problem) if callable(value) else value
-        made[name] = value.to(device) if isinstance(value, torch.Tensor) else value
+@pytest.mark.parametrize("name,argument,value,kind,message", BAD, ids=[f"{each[0]}, {each[1]}" for each in BAD])
+def test_bad_arguments(device, name, argument, value, kind, message):
+    given = arguments_of_all(device)[name]
+    value = value(given.get(argument)) if callable(value) else value
+    value = value.to(device) if isinstance(value, torch.Tensor) and not value.is_meta else value
     with pytest.raises(kind, match=message):
-        call(problem, **made)
-
-
-@pytest.mark.parametrize("backend", ["smelt", "torch"])
-def test_scale_in_a_tensor(device, backend):
-    """A number that changes in place is checked in every call."""
-    problem = Problem(device, grad=False)
-    scale = torch.tensor(0.1, device=device)
-    one, two, three = (problem.q, problem.kv, problem.indices), [], []
-    for value in (0.1, 0.1, 0.3):
-        scale.fill_(value)
-        two.append(smelt.sparse_attention(*one, scale, backend=backend))
-        three.append(smelt.sparse_attention(*one, float(scale), backend=backend))
-    assert all(torch.equal(got, want) for got, want in zip(two, three))
-    assert not torch.equal(two[1], two[2])
-
-
-def test_meta_and_sparse(device):
-    problem = Problem(device, grad=False)
-    for backend in ("smelt", "auto", "torch"):
-        for name in ("q", "kv", "indices"):
-            with pytest.raises(ValueError, match="some are on meta|must be a CPU|must be on device"):
-                call(problem, **{name: getattr(problem, name).to("meta")}, backend=backend)
-    with pytest.raises((TypeError, ValueError, RuntimeError)):
-        call(problem, q=problem.q.to_sparse())
+        call(name, {**given, argument: value})
 
 
 @pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), 3e38])
@@ -143,17 +119,3 @@ def test_partition_of_another_call(device):
     for partition in (torch.zeros(3, dtype=torch.uint8), torch.zeros(64)):
         with pytest.raises((TypeError, ValueError)):
             backward(**given, partition=partition.to(device))
-
-
-def test_random_specs():
-    random_ = random.Random(7)
-    for _ in range(300):
-        text = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048,sink=1,buckets=auto,passes=both"
-        for _ in range(random_.randrange(1, 5)):
-            at = random_.randrange(len(text))
-            text = text[:at] + random_.choice(("", "9", ",", "=", "-", "\u00e9", "\0")) + text[at + 1 :]
-        try:
-            _native.expand(text)
-            _native.canonical(text)
-        except ValueError:
-            pass

@@ -143,24 +143,3 @@ def test_wide_gradients(device):
     with torch.autocast(torch.device(device).type, torch.bfloat16):
         smelt.sparse_gqa(q, k, v, indices, SCALE, granularity=4, deterministic=True).sum().backward()
     assert k.grad.dtype is v.grad.dtype is torch.float32
-
-
-def test_refusals(device):
-    q, k, v, indices, _, _ = made(device, 4, 1)
-    with pytest.raises(ValueError, match="granularity must be one of"):
-        smelt.sparse_gqa(q, k, v, indices, SCALE, granularity=3)
-    with pytest.raises(ValueError, match="1 list or 2"):
-        smelt.sparse_gqa(q, k, v, indices.expand(-1, 3, -1).contiguous(), SCALE, granularity=4)
-    with pytest.raises(ValueError, match=r"dimension 0 of v \(S\)"):
-        smelt.sparse_gqa(q, k, v[:-1], indices, SCALE, granularity=4)
-    with pytest.raises(TypeError, match="k must be a torch.Tensor"):
-        smelt.sparse_gqa(q, None, v, indices, SCALE, granularity=4)
-
-
-def test_compiled(device):
-    q, k, v, indices, limit, sink = made(device, 4, 2)
-
-    def run(q):
-        return smelt.sparse_gqa(q, k, v, indices, SCALE, granularity=4, limit=limit, sink=sink)
-
-    assert torch.equal(torch.compile(run, fullgraph=True, backend="aot_eager")(q), run(q))

@@ -17,127 +17,19 @@ import pytest
 import smelt_kernels as smelt
 import torch
 from conftest import Problem
+from everything import (
+    DIFFERENTIABLE, NOT_CALLS, REFUSALS, WITHOUT_BACKEND, arguments_of_all, bases, call, floats_of, fresh, fullest,
+    tensors_of, with_leaves,
+)  # fmt: skip
 from smelt_kernels import _native, _runtime
 from torch.utils._pytree import tree_map_only
 
-REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
 DROP_INS = "cudnn deep_gemm flash_mla megatron miles nemo prime_rl slime tilelang".split()
 SHAPES = ((2, 3, 128), (4, 128), (4, 1, 128), (1, 2, 3, 128), (1, 4, 128), (1, 4, 1, 128), (2, 1, 3, 64), (4, 1, 64))
 LISTS = ((2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 1, 3), (2,), (3,))
-# Without a GPU tensors among their arguments.
-NOT_CALLS = {"SmeltWarning", "get_backend", "kernels", "presets", "set_backend", "stats", "warm"}
-DIFFERENTIABLE = {
-    "sparse_attention": ("q", "kv"),
-    "indexer_scores": ("q", "k", "weights"),
-    "indexer_topk": ("q", "k", "weights"),
-    "indexer_loss": ("logits",),
-    "indexer_dense_loss": ("index_q", "index_k", "index_weights"),
-    "project_values": ("out", "weight"),
-    "fake_quantize": ("x",),
-    "sparse_gqa": ("q", "k", "v"),
-}
-
-
-def arguments_of_all(device):
-    """{function: its arguments}, small ones; every function that takes tensors."""
-    made = torch.Generator().manual_seed(3)
-
-    def normal(*shape, dtype=torch.bfloat16):
-        return torch.randn(*shape, generator=made).to(device, dtype)
-
-    def numbers(*values):
-        return torch.tensor(values, dtype=torch.int32, device=device)
-
-    problem = Problem(device, tokens=2, grad=False)
-    out, lse = problem.run(return_lse=True)
-    attention = {"q": problem.q, "kv": problem.kv, "indices": problem.indices, "scale": problem.scale}
-    optional = {"topk_length": None, "sink": None, "topk": None, "queries": None, "dv": 128}
-    q, k, weights = normal(2, 2, 64), normal(4, 64), normal(2, 2, dtype=torch.float32)
-    lists = numbers([0, 1, -1], [3, 2, 1])
-    logits, window = normal(2, 4, dtype=torch.float32), (numbers(0, 0), numbers(2, 4))
-    scored = {"q": q, "k": k, "weights": weights, "window_begin": window[0], "window_end": window[1]}
-    target = normal(2, 3, dtype=torch.float32).softmax(1)
-    windows = {"window_begin": window[0], "window_end": window[1]}
-    dense = {"q": normal(2, 4, 64), "k": normal(4, 2, 64), **windows, "scale": 0.1}
-    indexer = {"index_q": q, "index_k": k, "index_weights": weights}
-    return {
-        "sparse_attention": {**attention, **optional, "buckets": None, "query_count": None},
-        "sparse_attention_backward": {
-            "grad_out": problem.grad_out,
-            "out": out,
-            "lse": lse,
-            **attention,
-            "dkv_sum": None,
-            "sink": None,
-        },
-        "sparse_scores": {**attention, **optional, "lse": lse},
-        "indexer_windows": {"cu_seqlens": numbers(0, 1, 2), "tokens": 2, "rows": 4, "ratio": 1},
-        "quantize": {"x": k, "factor": None},
-        "fake_quantize": {"x": normal(4, 64)},
-        "indexer_logits": scored,
-        "clean_logits_": {"logits": logits, "window_begin": window[0], "window_end": window[1]},
-        "topk_select": {"logits": logits, "topk": 2, "window_begin": None, "offset": None},
-        "indexer_topk": {**scored, "topk": 2, "k_scale": None, "offset": None, "index_offset": 0},
-        "indexer_scores": {"q": q, "k": k, "weights": weights, "indices": lists},
-        "indexer_backward": {
-            "grad": normal(2, 3, dtype=torch.float32),
-            "q": q,
-            "k": k,
-            "weights": weights,
-            "indices": lists,
-            "topk_length": None,
-            "limit": None,
-        },
-        "indexer_loss": {
-            "logits": normal(2, 3, dtype=torch.float32),
-            "target": target,
-            "indices": lists,
-            "rows": 4,
-            "weight": None,
-            "query_weight": 1.0,
-        },
-        "dense_lse": dense,
-        "indexer_dense_loss": {
-            **dense,
-            "lse": normal(2, 4, dtype=torch.float32),
-            **indexer,
-            "weight": None,
-            "query_weight": 1.0,
-        },
-        "project_values": {"out": normal(2, 3, 64), "weight": normal(3, 32, 64)},
-        "indexed_attention": {
-            "q": problem.q,
-            "kv": problem.kv[:4],
-            "index_q": q,
-            "index_k": k,
-            "index_weights": weights,
-            "window_begin": window[0],
-            "window_end": window[1],
-            "topk": 2,
-            "scale": problem.scale,
-            "sink": None,
-        },
-        "selection_difference": {"a": lists, "b": lists.flip(1)},
-        "sparse_gqa": {
-            **{"q": normal(2, 4, 64), "k": normal(4, 2, 64), "v": normal(4, 2, 64), "indices": lists.unsqueeze(1)},
-            **{"scale": 0.1, "granularity": 1, "topk_length": None, "limit": None, "sink": None, "queries": None},
-        },
-        "sparse_gqa_scores": {
-            **{"q": normal(2, 4, 64), "k": normal(4, 2, 64), "indices": lists.unsqueeze(1), "scale": 0.1},
-            **{"lse": normal(2, 4, dtype=torch.float32), "granularity": 1, "topk_length": None, "limit": None},
-        },
-    }
-
-
 @pytest.fixture(scope="module")
 def calls(device):
     return arguments_of_all(device)
-
-
-def call(name, arguments):
-    if name not in ("project_values", "selection_difference", "sparse_attention_backward"):
-        arguments = {"backend": "smelt", **arguments}
-    return getattr(smelt, name)(**arguments)
 
 
 def call_without_kernels(name, arguments, monkeypatch):
@@ -148,15 +40,6 @@ def call_without_kernels(name, arguments, monkeypatch):
         patched.setattr(_runtime, "_found", {})
         warnings.simplefilter("error", smelt.SmeltWarning)
         call(name, {**arguments, "backend": "auto"})
-
-
-def tensors_of(result):
-    return [each for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)]
-
-
-def fresh(arguments):
-    """Copies, so that a call's writes do not affect the next one."""
-    return {name: value.clone() if isinstance(value, torch.Tensor) else value for name, value in arguments.items()}
 
 
 def test_every_function_is_here(calls):
@@ -214,47 +97,19 @@ def inference_copy(tensor):
 
 
 ODD = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    3,
-    1 << 31,
-    1 << 70,
-    0.5,
-    float("nan"),
-    float("inf"),
-    "x",
-    "auto",
-    b"y",
-    "\0",
-    [],
-    (),
-    {},
-    (1, 2, 3),
-    [1 << 40],
-    (True, None),
-    object(),
-    torch.Tensor,
-    torch.bfloat16,
-    NotImplemented,
-    ...,
-)
+    None, True, False, 0, -1, 3, 1 << 31, 1 << 70, 0.5, float("nan"), float("inf"), "x", "auto", b"y", "\0", [], (), {},
+    (1, 2, 3), [1 << 40], (True, None), object(), torch.Tensor, torch.bfloat16, NotImplemented, ...,
+)  # fmt: skip
 
 
 def modes(random_):
     return random_.choice(
         (
-            contextlib.nullcontext,
-            contextlib.nullcontext,
-            torch.no_grad,
-            torch.enable_grad,
-            torch.inference_mode,
+            contextlib.nullcontext, contextlib.nullcontext, torch.no_grad, torch.enable_grad, torch.inference_mode,
             lambda: torch.autograd.set_multithreading_enabled(False),
             lambda: torch.autocast("cpu" if _runtime.EMULATED else "cuda", dtype=torch.bfloat16),
         )
-    )()
+    )()  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")  # about nested and sparse tensors, which are prototypes
@@ -296,19 +151,11 @@ def misfits(tensor):
         yield tensor.float()
 
 
-@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - {"project_values", "selection_difference"}))
-def test_the_reference_refuses_what_kernels_refuse(calls, name, monkeypatch):
+@pytest.mark.parametrize("name", sorted(set(smelt.__all__) - NOT_CALLS - WITHOUT_BACKEND))
+def test_the_reference_refuses_what_kernels_refuse(device, name, monkeypatch):
     """Tensors are not broadcast. Where there is no kernel, they are refused before the warning that says so."""
     refused = 0
-    optional = {
-        "topk_length": calls["indexer_loss"]["indices"][:, 0].contiguous(),
-        "weight": calls["indexer_loss"]["logits"][:, 0].contiguous(),
-        "sink": torch.zeros_like(calls["sparse_scores"]["lse"][0]),
-        "offset": calls["indexer_topk"]["window_begin"],
-    }
-    whole = {key: optional[key] if key in optional else value for key, value in calls[name].items()}
-    if name == "sparse_attention_backward":
-        return  # it has no reference
+    whole = fullest(bases(device), name)[1]
     for each in [key for key, value in whole.items() if isinstance(value, torch.Tensor)]:
         for wrong in misfits(whole[each]):
             errors = {}
@@ -399,14 +246,17 @@ EXTENTS = {
 }
 
 
-@pytest.mark.parametrize("backend", ["smelt", "torch"])
 @pytest.mark.parametrize("name", EXTENTS)
-def test_empty_tensors(calls, name, backend):
-    """Calls without queries, keys, slots or rows have results of the right shape, with gradients."""
-    chosen = {} if name == "project_values" else {"backend": backend}
-    letters = EXTENTS[name]
+def test_empty_tensors(calls, name):
+    """Calls without queries, keys, slots or rows have results of the right shape, with gradients; the eager reference's."""
+    got, want = (empty_results(name, calls[name], {"backend": backend}) for backend in ("smelt", "torch"))
+    assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
+
+
+def empty_results(name, arguments, chosen):
+    chosen, letters, found = {} if name == "project_values" else chosen, EXTENTS[name], []
     for empty in sorted(set("".join(letters.values())) & set("ATSW")):
-        given = with_leaves(name, calls[name]) if name in DIFFERENTIABLE else fresh(calls[name])
+        given = with_leaves(name, arguments) if name in DIFFERENTIABLE else fresh(arguments)
         given.update(chosen)
         if name == "quantize":
             given["x"] = given["x"].expand(3, 2, *given["x"].shape)[:, :, 0]
@@ -416,6 +266,7 @@ def test_empty_tensors(calls, name, backend):
             if empty in extents:
                 cut[each] = given[each].narrow(extents.index(empty), 0, 0)
         result = call(name, cut)
+        found += [each.detach().float() for each in tensors_of(result)]
         for got, full in zip(shapes_of(result), whole):
             assert len(got) == len(full) and (0 in got or got == full), (empty, got, full)
         for made in tensors_of(result):
@@ -427,6 +278,7 @@ def test_empty_tensors(calls, name, backend):
         differentiable[0].float().nan_to_num(neginf=0.0).sum().backward()
         for leaf in DIFFERENTIABLE[name]:
             assert given[leaf].grad is not None and given[leaf].grad.shape == given[leaf].shape, leaf
+    return found
 
 
 def shapes_of(result):
@@ -579,17 +431,6 @@ def test_tensors_without_data(calls):
                 floats_of(tuple(got)).float().sum().backward()
             for each in DIFFERENTIABLE.get(name, ()):
                 assert given[each].grad.is_meta and given[each].grad.dtype is given[each].dtype, name
-
-
-def with_leaves(name, arguments):
-    given = fresh(arguments)
-    for each in DIFFERENTIABLE[name]:
-        given[each].requires_grad_()
-    return given
-
-
-def floats_of(result):
-    return next(each for each in tensors_of(result) if each.requires_grad)
 
 
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name != "fake_quantize"])  # which has them

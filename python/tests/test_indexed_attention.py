@@ -125,27 +125,6 @@ def test_what_is_kept(device):
     assert all(each.shape != (40, 40) for each in packed)
 
 
-def test_compile(device):
-    layer = Layer(device, sink=True)
-
-    def step(*given):
-        out, loss, indices = smelt.indexed_attention(*given, sink=layer.sink, deterministic=True, query_weight=0.5)
-        return out * 2, loss, indices
-
-    want = step(*layer.given())
-    got = torch.compile(step, fullgraph=True, backend="aot_eager")(*layer.given())
-    assert all(torch.equal(one, two) for one, two in zip(got, want, strict=True))
-    for one, two in zip(layer.gradients(got), layer.gradients(want), strict=True):
-        assert torch.equal(one, two)
-
-
-def test_opcheck(device):
-    layer = Layer(device, tokens=4, sink=True)
-    options = (4, 0.125, 0, 1.0, [], True, None, None, 0, 0, 0, 0, 1, False, 0, 0, 0, 1, 0, True, "smelt")
-    tensors = (*layer.given()[:7], layer.sink, None, None, None, None)
-    torch.library.opcheck(torch.ops.smelt.indexed_attention.default, (*tensors, *options))
-
-
 def test_pools(device):
     """Two documents' pools of 4 rows, one after another in the indexer's keys: the chain, with each pool's target summed."""
     layer, tokens = Layer(device), 9
@@ -242,29 +221,6 @@ def test_nothing(device, backend):
     given = part[0], layer.kv.detach(), part[1], layer.index_k.detach(), *part[2:], TOPK, 0.125
     out, loss, indices = smelt.indexed_attention(*given, backend=backend)
     assert out.shape == (0, 2, 64) and loss == 0 and indices.shape == (0, TOPK)
-
-
-BAD = {
-    "rows": ({"index_k": lambda each: each[:5]}, ValueError, "index_k must have as many rows as kv"),
-    "queries": ({"q": lambda each: each[:5]}, ValueError, "index_q must be of as many queries as q|indices"),
-    "batches": ({"q": lambda each: each[None]}, ValueError, r"q must be \[T, H, dqk\]|dimensions"),
-    "type": ({"index_q": lambda each: each.float()}, TypeError, "torch.bfloat16"),
-    "none": ({"index_weights": lambda each: None}, TypeError, "index_weights must be a torch.Tensor"),
-    "topk": ({"topk": lambda each: 0}, ValueError, "topk must be positive"),
-    "windows": ({"window_begin": lambda each: each.long()}, TypeError, "window_begin must be torch.int32"),
-    "scale": ({"scale": lambda each: -1.0}, ValueError, "scale"),
-}
-
-
-@pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
-@pytest.mark.parametrize("backend", ["smelt", "torch"])
-def test_bad_arguments(device, changes, kind, message, backend):
-    names = "q kv index_q index_k index_weights window_begin window_end topk scale".split()
-    given = {name: getattr(each, "detach", lambda each=each: each)() for name, each in zip(names, Layer(device).given())}
-    for name, change in changes.items():
-        given[name] = change(given[name])
-    with pytest.raises(kind, match=message):
-        smelt.indexed_attention(**given, backend=backend)
 
 
 # ---- selection_difference ---------------------------------------------------------------------------

@@ -168,7 +168,7 @@ def test_fused(device, monkeypatch, backend, order):
     logits = smelt.indexer_logits(q, k, weights, begin, end, backend=backend)
     options = {"offset": offset, "index_offset": 5, "order": order, "backend": backend}
     want = smelt.topk_select(logits, 8, window_begin=begin, window_end=end, **options)
-    monkeypatch.setattr(smelt._indexer, "CHUNK_BYTES", 4 * 37 * 2)
+    monkeypatch.setattr(smelt._selection, "CHUNK_BYTES", 4 * 37 * 2)
     got = smelt.indexer_topk(q, k, weights, begin, end, 8, **options)
     assert torch.equal(got[0], want[0]) and torch.equal(got[2], want[2])
     if backend == "smelt":
@@ -196,106 +196,3 @@ def test_clean(device):
     reference.clean_(want, begin, end)
     assert smelt.clean_logits_(logits, begin, end, backend="smelt") is logits
     assert torch.equal(logits, want)
-
-
-def test_nothing(device):
-    empty = torch.zeros(0, dtype=torch.int32, device=device)
-    q, k, weights, begin, end = made(device)
-    for backend in ("smelt", "torch"):
-        assert smelt.indexer_logits(q[:0], k, weights[:0], empty, empty, backend=backend).shape == (0, 37)
-        none = smelt.indexer_logits(q, k[:0], weights, begin, end, backend=backend)
-        assert none.shape == (7, 0)
-        indices, values, lengths = smelt.topk_select(none, 4, backend=backend)
-        assert bool((indices == -1).all()) and bool((lengths == 0).all())
-        assert smelt.quantize(torch.zeros(0, 64, device=device).bfloat16(), backend=backend)[0].shape == (0, 64)
-        begin_, _ = smelt.indexer_windows(torch.zeros(1, dtype=torch.int32, device=device), 3, 5, backend=backend)
-        assert begin_.tolist() == [0, 0, 0]
-
-
-def test_opcheck(device):
-    q, k, weights, begin, end = made(device, tokens=2, rows=9)
-    logits = torch.randn(2, 9, device=device)
-    seqlens = torch.tensor([0, 2], dtype=torch.int32, device=device)
-    scored = None, begin, end, None, None, None, 0, 0, 0, 0.0, 0, 0
-    pools = 4, "index", "relu", 3, 2, 1, 2, True, 0, 2, 4, 1
-    ops = torch.ops.smelt
-    for op, arguments in (
-        (ops.indexer_logits, (q, k, weights, None, begin, end, None, 0, 0.0, "relu", 1, 1, 0, "smelt")),
-        (ops.indexer_logits, (q, k, None, None, begin, end, seqlens[:, None], 0, 0.5, "none", 3, 1, 4, "smelt")),
-        (ops.indexer_topk, (q, k, weights, *scored, 4, "index", "relu", 1, 1, 0, 1, False, 0, 0, 1, 0, "fp32", "smelt")),
-        (ops.indexer_topk, (q, k, weights, *scored[:4], begin, None, 11, *scored[7:], *pools, "fp32", "smelt")),
-        (ops.topk_select, (logits, begin, end, None, None, 0, 0, 4, "index", 1, 0, 1, False, "smelt")),
-        (ops.indexer_windows, (seqlens, None, None, None, None, 2, 9, 1, "smelt")),
-        (ops.quantize, (k, None, 0, "plain", 1, "smelt")),
-        (ops.indexer_clean, (begin, end, logits, 0, "smelt")),
-    ):
-        torch.library.opcheck(op.default, arguments)
-
-
-def test_compile(device):
-    """From cu_seqlens to attention in one graph."""
-    q, k, weights, *_ = made(device, tokens=8, rows=8)
-    attention_q = torch.randn(8, 2, 64, device=device).bfloat16()
-    kv = torch.randn(8, 64, device=device).bfloat16()
-    seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device=device)
-
-    def layer(q, k, weights, attention_q, kv):
-        begin, end = smelt.indexer_windows(seqlens, q.shape[0], k.shape[0])
-        indices, _, lengths = smelt.indexer_topk(q, k, weights, begin, end, 4)
-        return smelt.sparse_attention(attention_q, kv, indices, 0.125, topk_length=lengths), indices
-
-    want = layer(q, k, weights, attention_q, kv)
-    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(q, k, weights, attention_q, kv)
-    assert all(torch.equal(one, two) for one, two in zip(got, want))
-    assert want[1][7].tolist() != [-1] * 4 and want[1][0].tolist() == [0, -1, -1, -1]
-
-
-BAD = {
-    "q": ({"q": 3}, TypeError, "q must be a torch.Tensor"),
-    "fp16": ({"q": lambda q: q.half()}, TypeError, "q must be torch.bfloat16 or torch.float8_e4m3fn, not torch.float16"),
-    "dimensions": ({"q": lambda q: q[0]}, ValueError, r"q must be \[T, H, D\]"),
-    "width": ({"k": torch.zeros(37, 32).bfloat16()}, ValueError, "but must be 64"),
-    "weights": ({"weights": torch.zeros(7, 2)}, ValueError, "dimension 1 of weights"),
-    "window's type": ({"begin": torch.zeros(7)}, TypeError, "window_begin must be torch.int32"),
-    "scale": ({"k_scale": torch.zeros(37)}, ValueError, "k_scale goes with"),
-    "backend": ({"backend": 1}, ValueError, "backend must be one of"),
-}
-
-
-@pytest.mark.parametrize("changes,kind,message", BAD.values(), ids=BAD.keys())
-def test_bad_arguments(device, changes, kind, message):
-    q, k, weights, begin, end = made(device)
-    given = {"q": q, "k": k, "weights": weights, "begin": begin, "end": end, "backend": "smelt", "k_scale": None}
-    for name, value in changes.items():
-        value = value(given[name]) if callable(value) else value
-        given[name] = value.to(device) if isinstance(value, torch.Tensor) else value
-    with pytest.raises(kind, match=message):
-        smelt.indexer_logits(
-            given["q"],
-            given["k"],
-            given["weights"],
-            given["begin"],
-            given["end"],
-            k_scale=given["k_scale"],
-            backend=given["backend"],
-        )
-
-
-def test_more_bad_arguments(device):
-    logits = torch.zeros(2, 9, device=device)
-    for topk, kind in ((0, ValueError), (20000, RuntimeError), ("x", TypeError)):
-        with pytest.raises(kind, match="topk"):
-            smelt.topk_select(logits, topk, backend="smelt")
-    with pytest.raises(ValueError, match="order must be one of"):
-        smelt.topk_select(logits, 2, order="none")
-    with pytest.raises(ValueError):
-        smelt.topk_select(logits, 2, window_begin=torch.zeros(2, dtype=torch.int32, device=device), backend="smelt")
-    with pytest.raises(TypeError, match="x must be torch.bfloat16, not torch.float32"):
-        smelt.quantize(logits)
-    with pytest.raises(ValueError, match="causal_offset"):
-        smelt.indexer_windows(
-            torch.zeros(3, dtype=torch.int32, device=device),
-            2,
-            2,
-            causal_offset=torch.zeros(3, dtype=torch.int32, device=device),
-        )

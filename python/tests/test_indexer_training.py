@@ -3,6 +3,7 @@
 import pytest
 import smelt_kernels as smelt
 import torch
+from compat_definitions import at_slots, index_logits, probabilities
 from conftest import Problem, check_grad, check_sums
 
 NEVER = float("-inf")
@@ -25,13 +26,8 @@ def wanting(*tensors):
 
 
 def true_logits(q, k, weights, indices, topk_length=None):
-    """The definition in double precision, slot by slot."""
-    keys = k[indices.clamp(min=0).long()]
-    logits = (torch.einsum("thd,twd->thw", q, keys).relu() * weights[..., None]).sum(1)
-    masked = indices < 0
-    if topk_length is not None:
-        masked |= torch.arange(indices.shape[1], device=q.device) >= topk_length[:, None]
-    return logits.masked_fill(masked, NEVER)
+    """The definition in double precision."""
+    return at_slots(index_logits(q, k, weights), indices, topk_length)
 
 
 def true_loss(logits, target, indices, weight=None):
@@ -57,30 +53,15 @@ def test_sparse_scores(device, batches, sink):
     problem = Problem(device, tokens=3, heads=2, batches=batches, sink=sink, lengths=True, grad=False)
     _, lse = problem.run(return_lse=True)
     got = smelt.sparse_scores(
-        problem.q,
-        problem.kv,
-        problem.indices,
-        lse,
-        problem.scale,
-        dv=problem.dv,
-        topk_length=problem.topk_length,
-        sink=problem.sink,
-        backend="smelt",
-    )
+        problem.q, problem.kv, problem.indices, lse, problem.scale, dv=problem.dv, topk_length=problem.topk_length,
+        sink=problem.sink, backend="smelt",
+    )  # fmt: skip
     assert got.shape == problem.indices.shape and got.dtype is torch.float32
-    valid = smelt._reference.valid_slots(problem.indices, problem.kv.shape[-2], problem.topk_length)
-    lead = problem.q.shape[:-2]
-    flat = [
-        tensor.reshape(-1, *tensor.shape[len(lead) :]).double() for tensor in (problem.q, lse, valid, problem.indices)
-    ]
-    for row, (q, sums, good, slots) in enumerate(zip(*flat)):
-        kv = problem.kv.double()
-        kv = kv if batches is None else kv[row // problem.q.shape[1]]
-        keys = kv[slots.clamp(0, kv.shape[0] - 1).long()]
-        total = sums if sink is False else torch.logaddexp(sums, problem.sink.double())
-        share = torch.exp(q @ keys.T * problem.scale - total[:, None]).sum(0)
-        want = torch.where(good.bool(), share, torch.zeros_like(share))
-        assert torch.allclose(got.reshape(-1, got.shape[-1])[row].double(), want, rtol=1e-3, atol=1e-4)
+    total = lse if problem.sink is None else torch.logaddexp(lse, problem.sink)
+    given = [problem.q, problem.kv, problem.indices, total, problem.topk_length]
+    given = zip(*given) if batches else [given]
+    want = torch.cat([probabilities(*each[:4], problem.scale, each[4]) for each in given])
+    torch.testing.assert_close(got.double().view(want.shape), want, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
@@ -215,29 +196,6 @@ def test_loss_of_what_is_not_finite(device, backend):
     assert bool(grad.isfinite().all()) and grad[1, 0] == -0.5
 
 
-def test_loss_refuses(device):
-    logits = torch.zeros(2, 3, device=device)
-    indices = torch.zeros(2, 3, dtype=torch.int32, device=device)
-    with pytest.raises(ValueError, match=r"dimension 1 of target \(width\) is 2, but must be 3"):
-        smelt.indexer_loss(logits, logits[:, :2], indices)
-    with pytest.raises(TypeError, match="target must be torch.float32"):
-        smelt.indexer_loss(logits, logits.double(), indices)
-    with pytest.raises(TypeError, match="indices must be torch.int32"):
-        smelt.indexer_loss(logits, logits, indices.long(), backend="smelt")
-    with pytest.raises(ValueError, match="weight"):
-        smelt.indexer_loss(logits, logits, indices, weight=logits[:1, 0], backend="smelt")
-
-
-def test_nothing_to_learn(device):
-    empty = torch.zeros(0, 3, device=device)
-    for backend in ("smelt", "torch"):
-        loss = smelt.indexer_loss(empty, empty, empty.int(), backend=backend)
-        assert loss.item() == 0
-    no_slot = torch.zeros(2, 0, device=device).requires_grad_()
-    loss = smelt.indexer_loss(no_slot, no_slot, no_slot.int())
-    assert loss.item() == 0 and torch.autograd.grad(loss, no_slot)[0].shape == (2, 0)
-
-
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_scores_of_blocks(device, backend):
     """MSA's logits: a list for each group of heads, no ReLU, no weights, the largest logit of each block's keys."""
@@ -293,25 +251,6 @@ def test_scores_below_a_limit(device, backend):
 # ---- PyTorch ----------------------------------------------------------------------------------------
 
 
-def test_opcheck(device):
-    q, k, weights, indices = made(device, tokens=2, rows=9, width=4)
-    indices[1, 0] = 2
-    grad = torch.randn(indices.shape, device=device)
-    logits = torch.randn(indices.shape, device=device)
-    ops = torch.ops.smelt
-    attention_q, kv = (torch.randn(2, 2, 128), torch.randn(9, 128))
-    attention_q, kv = (tensor.to(device, torch.bfloat16) for tensor in (attention_q, kv))
-    lse = torch.zeros(2, 2, device=device)
-    lists = (attention_q, kv, indices, None, None, None, None)
-    for op, arguments in (
-        (ops.sparse_scores, (*lists, lse, 0, 0.1, 128, 0, "smelt")),
-        (ops.indexer_scores, (*wanting(q, k, weights), indices, None, None, 0, "relu", True, None, "smelt")),
-        (ops.indexer_bwd, (grad, q, k, weights, indices, None, None, 0, "relu", True, None, "smelt")),
-        (ops.indexer_loss, (*wanting(logits), logits.abs(), indices, None, None, 9, 0, 1.0, True, "smelt")),
-    ):
-        torch.library.opcheck(op.default, arguments)
-
-
 def test_a_step_in_one_graph(device):
     """Logits, choice, attention, target, loss and the gradients, under torch.compile(fullgraph)."""
     q, k, weights, _ = made(device, tokens=8, rows=8, width=4)
@@ -334,22 +273,3 @@ def test_a_step_in_one_graph(device):
     for one, two in zip(torch.autograd.grad(got, leaves), grads):
         check_grad(one, two)
     assert float(grads[0].abs().max()) > 0
-
-
-def test_it_learns(device):
-    """A few training steps of the indexer bring its distribution closer to attention's."""
-    q, k, weights, indices = made(device, width=8)
-    target = torch.rand(indices.shape, device=device)
-    leaves = [tensor.float().requires_grad_() for tensor in (q, k, weights)]
-    optimizer = torch.optim.Adam(leaves, lr=0.05)
-    losses = []
-    for _ in range(6):
-        optimizer.zero_grad()
-        logits = smelt.indexer_scores(
-            leaves[0].bfloat16(), leaves[1].bfloat16(), leaves[2] * 0.1, indices, backend="smelt"
-        )
-        loss = smelt.indexer_loss(logits, target, indices, backend="smelt")
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.8 * losses[0], losses

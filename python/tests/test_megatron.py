@@ -77,25 +77,13 @@ class Layer:
     def call(self, sparse=True, per_token=False, relu=True, tp=None, **changes):
         """out and loss of the one hook."""
         named = {
-            **{name: getattr(self, name) for name in LEAVES},
-            "config": types.SimpleNamespace(kv_lora_rank=RANK),
-            "value": None,
-            "indexer_topk": TOPK,
-            "softmax_scale": SCALE,
-            "loss_coeff": COEFFICIENT,
-            "sparse_loss": sparse,
-            "calculate_per_token_loss": per_token,
-            "absorbed_mla": True,
-            "cp_size": 1,
-            "attn_mask_type": None,
-            "packed_seq_params": None,
-            "varlen_starts": self.starts,
-            "varlen_ends": self.ends,
-            "key_positions": None,
-            "query_valid_rows": self.valid,
-            "use_relu": relu,
+            **{name: getattr(self, name) for name in LEAVES}, "config": types.SimpleNamespace(kv_lora_rank=RANK),
+            "value": None, "indexer_topk": TOPK, "softmax_scale": SCALE, "loss_coeff": COEFFICIENT,
+            "sparse_loss": sparse, "calculate_per_token_loss": per_token, "absorbed_mla": True, "cp_size": 1,
+            "attn_mask_type": None, "packed_seq_params": None, "varlen_starts": self.starts, "varlen_ends": self.ends,
+            "key_positions": None, "query_valid_rows": self.valid, "use_relu": relu,
             "pg_collection": types.SimpleNamespace(tp=tp),
-        }
+        }  # fmt: skip
         return hooks.run_fused_dsa_attention(**{**named, **changes})
 
     def hooks(self, per_token=False, relu=True, tp=None):
@@ -103,17 +91,10 @@ class Layer:
         config = types.SimpleNamespace(kv_lora_rank=RANK)
         rows = self.q_indexer, self.k_indexer, self.indexer_weights, TOPK, self.starts.int(), self.ends.int(), 8192
         lists, lengths, loss = hooks.run_fused_qk_topk_with_loss(
-            config,
-            *rows,
-            query=self.query.detach(),
-            key=self.key.detach(),
-            softmax_scale=SCALE,
-            loss_coeff=COEFFICIENT,
-            pg_collection=types.SimpleNamespace(tp=tp),
-            query_valid_rows=self.valid,
-            calculate_per_token_loss=per_token,
-            use_relu=relu,
-        )
+            config, *rows, query=self.query.detach(), key=self.key.detach(), softmax_scale=SCALE,
+            loss_coeff=COEFFICIENT, pg_collection=types.SimpleNamespace(tp=tp), query_valid_rows=self.valid,
+            calculate_per_token_loss=per_token, use_relu=relu,
+        )  # fmt: skip
         alone, _ = hooks.run_fused_qk_topk(config, *rows, use_relu=relu)
         assert torch.equal(lists, alone)
         out = hooks.run_fused_absorbed_sparse_attention(

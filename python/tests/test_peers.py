@@ -58,16 +58,12 @@ def test_refusals(peers, capsys, command, text):
 
 SMALL = {
     "forward": "--rows h2-3-s20-k16,h2-3-s20-k16-d512-sink --only sink",
-    "backward": "--rows h2-3-s20-k16-sink --deterministic",
-    "training_step": "--rows h2-3-s20-k16-causal",
-    "msa_step": "--rows h1-20-k1",
-    "indexer_logits": "--rows fp8-h8-3x40-causal",
-    "topk_select": "--rows 16x3x200-special",
-    "indexer_topk": "--rows fp8-h8-2x2100-causal --steps",
-    "sparse_scores": "--rows h2-16-k16",
-    "indexer_scores": "--rows h2-16-k16-drift",
+    "backward": "--rows h2-3-s20-k16-sink --deterministic", "training_step": "--rows h2-3-s20-k16-causal",
+    "msa_step": "--rows h1-20-k1", "indexer_logits": "--rows fp8-h8-3x40-causal",
+    "topk_select": "--rows 16x3x200-special", "indexer_topk": "--rows fp8-h8-2x2100-causal --steps",
+    "sparse_scores": "--rows h2-16-k16", "indexer_scores": "--rows h2-16-k16-drift",
     "indexer_bwd": "--rows h16-16-k16 --deterministic",
-}
+}  # fmt: skip
 
 
 def small(benchmark):

@@ -8,10 +8,9 @@ import sys
 
 import pytest
 import torch
-from everything import bases, differentiable, functions, gradient_of, parameters
+from everything import REFUSALS, bases, call, differentiable, floats_of, functions, gradient_of, parameters
 from conftest import DRIVER
 from smelt_kernels import _native, _runtime
-from test_hostile import REFUSALS, call, floats_of
 from torch.autograd.graph import saved_tensors_hooks
 from two_gpus import FAILED, SKIPPED
 
@@ -19,17 +18,8 @@ pytestmark = pytest.mark.skipif(_runtime.EMULATED, reason="test_devices.py runs 
 COUNT = 8  # calls; a leak grows with their number
 # Common objects: other code changes their counts, too, by less than one reference per call.
 SHARED = (
-    None,
-    True,
-    False,
-    (),
-    torch.bfloat16,
-    torch.float32,
-    torch.int32,
-    torch.uint8,
-    torch.Tensor,
-    torch.nn.Parameter,
-)
+    None, True, False, (), torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.Tensor, torch.nn.Parameter,
+)  # fmt: skip
 
 
 class Stop(BaseException):

@@ -13,20 +13,14 @@ BENCH = {
     "device": {"name": "NVIDIA H200"},
     "results": [
         {
-            "spec": "sparse_attn:heads=64,dqk=576,dv=512,topk=2048",
-            "pass": "forward",
-            "queries": 4096,
-            "rows": 8192,
-            "lists": lists,
-            "ms": {"median": ms, "min": ms, "max": ms},
-            "tflops": 500.0,
-            "tflops_ratio": 0.75,
+            "spec": "sparse_attn:heads=64,dqk=576,dv=512,topk=2048", "pass": "forward", "queries": 4096, "rows": 8192,
+            "lists": lists, "ms": {"median": ms, "min": ms, "max": ms}, "tflops": 500.0, "tflops_ratio": 0.75,
             "gather_ratio": 0.5,
         }
         for lists, ms in (("random", 2.0), ("drift", 1.5))
     ]
     + [{"spec": "sparse_attn:heads=3", "error": "no kernel <for it>"}],
-}
+}  # fmt: skip
 LINES = """# a comment
 {"shape": "h64-8192", "smelt_ms": 2.0, "smelt_min_ms": 1.9, "cudnn_ms": 3.0, "rounds": 24}
 {

@@ -215,30 +215,11 @@ def test_gradients_that_do_not_exist(device):
 # ---- programs and errors ----------------------------------------------------------------------------
 
 
-def test_compile(device):
-    q, k, weights, begin, end = made(device, 2)
-    q.requires_grad_()
-
-    def layer(q, k, weights):
-        *own, blocks = smelt.indexer_topk(q, k, weights, begin, end, 5, publish=4, publish_block=4, publish_pinned=1)
-        pools = smelt.indexer_topk(q, k, weights, begin, end, 6, expand=4, limit=end * 4 + 2, tail=True)
-        logits = smelt.indexer_logits(q, k, weights, begin, end, candidates=blocks, candidate_block=4)
-        return *own, blocks, *pools, logits
-
-    want = layer(q, k, weights)
-    got = torch.compile(layer, fullgraph=True, backend="aot_eager")(q, k, weights)
-    assert all(torch.equal(one, two) and one.shape == two.shape for one, two in zip(got, want, strict=True))
-    for made_ in (got, want):
-        made_[5].nan_to_num(neginf=0).sum().backward()
-    assert q.grad is not None
-
-
 BAD = {
     "power": ({"block_max": 3}, "block_max must be a power of two from 1 to 128, not 3"),
     "large power": ({"expand": 256}, "expand must be a power of two from 1 to 128, not 256"),
     "groups": ({"groups": 3}, "groups = 3 does not divide the 4 heads of q|groups=3 does not divide heads=4"),
-    "pinned": ({"pinned": 7}, "pinned=7 exceeds topk=6"),
-    "negative": ({"pinned": -1}, "pinned must not be negative"),
+    "pinned": ({"pinned": 7}, "pinned=7 exceeds topk=6"), "negative": ({"pinned": -1}, "pinned must not be negative"),
     "width": ({"expand": 4, "width": 23}, "width = 23 is too small: lists of topk = 6, expand = 4, tail = False need 24"),
     "limit": ({"limit": True}, "limit goes with expand above 1"),
     "tail": ({"expand": 4, "tail": True}, "tail needs limit"),
@@ -255,7 +236,7 @@ BAD = {
     "no scale": ({"scale": 0.0, "weights": None}, "scale = 0.0 is not legal"),
     "logits": ({"logits_dtype": torch.float16}, "logits_dtype must be"),
     "activation": ({"activation": "gelu"}, "activation must be one of 'relu', 'none'"),
-}
+}  # fmt: skip
 
 
 @BACKENDS
@@ -278,20 +259,3 @@ def test_candidates_that_do_not_ascend(device):
         candidates[3] = torch.tensor(wrong)
         with pytest.raises(ValueError, match="candidates of query 3 do not ascend"):
             smelt.indexer_topk(q, k, weights, begin, end, 3, candidates=candidates, candidate_block=4)
-
-
-@BACKENDS
-def test_nothing(device, backend):
-    """Without queries, keys or candidates."""
-    q, k, weights, begin, end = made(device, 2)
-    none = torch.zeros(T, 0, dtype=torch.int32, device=device)
-    options = {"candidates": none, "candidate_block": 4, "backend": backend}
-    indices, values, lengths = smelt.indexer_topk(q, k, weights, begin, end, 5, **options)
-    assert bool((indices == -1).all() and (values == NEVER).all() and (lengths == 0).all())
-    assert smelt.indexer_logits(q, k, weights, begin, end, **options).shape == (T, 0)
-    options = {"publish": 4, "publish_block": 4, "publish_pinned": 1, "backend": backend}
-    for part, keys in ((slice(0, 0), k), (slice(0, T), k[:0])):
-        given = q[part], keys, weights[part], begin[part], end[part]
-        shapes = [tuple(each.shape) for each in smelt.indexer_topk(*given, 5, **options)]
-        count = len(given[0])
-        assert shapes == [(count, 5), (count, 5), (count,), (count, 4)]

@@ -31,13 +31,10 @@ class Interface(ctypes.Structure):
     """struct emu_interface, in src/emu/emulator.h."""
 
     _fields_ = [
-        ("size", ctypes.c_size_t),
-        ("configure", ctypes.CFUNCTYPE(None, ctypes.POINTER(Settings))),
+        ("size", ctypes.c_size_t), ("configure", ctypes.CFUNCTYPE(None, ctypes.POINTER(Settings))),
         *((name, ctypes.c_void_p) for name in "report_count report clear kind_name name forbid reserve".split()),
-        ("statistics", ctypes.c_void_p),
-        ("lend", LEND),
-        ("take_back", ctypes.CFUNCTYPE(None)),
-    ]
+        ("statistics", ctypes.c_void_p), ("lend", LEND), ("take_back", ctypes.CFUNCTYPE(None)),
+    ]  # fmt: skip
 
 
 class Exchange(ctypes.Structure):
@@ -46,13 +43,10 @@ class Exchange(ctypes.Structure):
     VIEW = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)
     STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
     _fields_ = [
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("previous", ctypes.c_void_p),
-        *((name, ctypes.c_void_p) for name in "allocate export_tensor import_tensor".split()),
-        ("view", VIEW),
+        ("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("previous", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in "allocate export_tensor import_tensor".split()), ("view", VIEW),
         ("current_stream", STREAM),
-    ]
+    ]  # fmt: skip
 
 
 ALIGNMENT = 512  # bytes
@@ -222,11 +216,9 @@ class TwoGpus(TorchFunctionMode):
             device = self.device_of(args[0])
             cuda = device is not None
             return {
-                "device": torch.device("cuda", device) if cuda else torch.device("cpu"),
-                "is_cuda": cuda,
-                "is_cpu": not cuda,
-                "get_device": device if cuda else -1,
-            }[name]
+                "device": torch.device("cuda", device) if cuda else torch.device("cpu"), "is_cuda": cuda,
+                "is_cpu": not cuda, "get_device": device if cuda else -1,
+            }[name]  # fmt: skip
         return self._computed(function, args, kwargs)
 
     def _computed(self, function, args, kwargs):
