@@ -116,49 +116,22 @@ class Run:
 
     def config(self, own, sparse, topk):
         big = {
-            "hidden_size": 2048,
-            "ffn_hidden_size": 4096,
-            "num_attention_heads": 64,
-            "q_lora_rank": 1024,
-            "kv_lora_rank": 512,
-            "qk_head_dim": 128,
-            "v_head_dim": 128,
-            "kv_channels": 128,
-            "dsa_indexer_n_heads": 32,
+            "hidden_size": 2048, "ffn_hidden_size": 4096, "num_attention_heads": 64, "q_lora_rank": 1024,
+            "kv_lora_rank": 512, "qk_head_dim": 128, "v_head_dim": 128, "kv_channels": 128, "dsa_indexer_n_heads": 32,
             "dsa_indexer_head_dim": 128,
-        }
+        }  # fmt: skip
         little = dict(zip(big, (64, 64, 4, 32, 64, 32, 32, 32, 4, 64)))
         return MLATransformerConfig(
-            **(little if self.small else big),
-            num_layers=2,
-            multi_latent_attention=True,
-            experimental_attention_variant="dsa",
-            qk_pos_emb_head_dim=64,
-            dsa_indexer_topk=topk,
-            dsa_indexer_loss_coeff=0.1,
-            dsa_indexer_use_sparse_loss=sparse,
-            dsa_indexer_rotate_activation=False,
-            add_bias_linear=False,
-            bf16=True,
-            params_dtype=torch.bfloat16,
-            normalization="RMSNorm",
-            qk_layernorm=True,
-            tensor_model_parallel_size=self.tp,
-            sequence_parallel=self.tp > 1,
-            context_parallel_size=self.cp,
-            cp_comm_type="allgather",
-            rope_type="rope",
-            apply_rope_fusion=False,
-            hidden_dropout=0.0,
-            attention_dropout=0.0,
-            use_cpu_initialization=True,
-            gradient_accumulation_fusion=False,
-            bias_dropout_fusion=False,
-            persist_layer_norm=False,
-            transformer_impl="local",
-            attention_backend=AttnBackend.unfused if own else AttnBackend.auto,
-            init_method_std=0.05,
-        )
+            **little if self.small else big, num_layers=2, multi_latent_attention=True,
+            experimental_attention_variant="dsa", qk_pos_emb_head_dim=64, dsa_indexer_topk=topk,
+            dsa_indexer_loss_coeff=0.1, dsa_indexer_use_sparse_loss=sparse, dsa_indexer_rotate_activation=False,
+            add_bias_linear=False, bf16=True, params_dtype=torch.bfloat16, normalization="RMSNorm", qk_layernorm=True,
+            tensor_model_parallel_size=self.tp, sequence_parallel=self.tp > 1, context_parallel_size=self.cp,
+            cp_comm_type="allgather", rope_type="rope", apply_rope_fusion=False, hidden_dropout=0.0,
+            attention_dropout=0.0, use_cpu_initialization=True, gradient_accumulation_fusion=False,
+            bias_dropout_fusion=False, persist_layer_norm=False, transformer_impl="local",
+            attention_backend=AttnBackend.unfused if own else AttnBackend.auto, init_method_std=0.05,
+        )  # fmt: skip
 
     def model(self, own, tokens, sparse, topk):
         torch.manual_seed(5)
@@ -167,13 +140,9 @@ class Run:
         config, provider = self.config(own, sparse, topk), Provider()
         every = specs.get_transformer_layer_with_experimental_attention_variant_spec(config, backend=provider)
         model = GPTModel(
-            config,
-            TransformerBlockSubmodules(layer_specs=every, layer_norm=Norm),
-            vocab_size=self.vocabulary,
-            max_sequence_length=tokens,
-            position_embedding_type="rope",
-            share_embeddings_and_output_weights=False,
-        )
+            config, TransformerBlockSubmodules(layer_specs=every, layer_norm=Norm), vocab_size=self.vocabulary,
+            max_sequence_length=tokens, position_embedding_type="rope", share_embeddings_and_output_weights=False,
+        )  # fmt: skip
         return model.to(DEVICE, torch.bfloat16).train()
 
     def batch(self, tokens):

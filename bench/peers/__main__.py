@@ -47,11 +47,9 @@ def main(arguments=None):
         module = importlib.import_module(module)
         row_class = getattr(module, row_class)
         each = kinds.add_parser(
-            name,
-            help=what,
-            description=description(module, row_class),
+            name, help=what, description=description(module, row_class),
             formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+        )  # fmt: skip
         harness.add_options(each, row_class)
         each.set_defaults(run=lambda options, row_class=row_class: harness.run(row_class, options))
     each = kinds.add_parser(

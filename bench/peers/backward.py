@@ -60,16 +60,11 @@ class Row(attention.Row):
         heads = next(count for count in CUDNN_HEADS if count >= self.heads)
         sinks = torch.full((self.heads,), -math.inf, device=DEVICE) if self.sinks is None else self.sinks
         arguments = {
-            "q": padded_heads(self.q, heads),
-            "kv": self.kv,
-            "out": padded_heads(self.out, heads),
-            "dout": padded_heads(self.grad_out, heads),
-            "lse": padded_heads(self.lse, heads),
-            "attn_sink": padded_heads(sinks, heads, -math.inf),
-            "topk_idxs": self.indices,
-            "softmax_scale": self.scale,
+            "q": padded_heads(self.q, heads), "kv": self.kv, "out": padded_heads(self.out, heads),
+            "dout": padded_heads(self.grad_out, heads), "lse": padded_heads(self.lse, heads),
+            "attn_sink": padded_heads(sinks, heads, -math.inf), "topk_idxs": self.indices, "softmax_scale": self.scale,
             "topk_length": self.length,
-        }
+        }  # fmt: skip
         results = attention.uninitialised(dq=(*arguments["q"].shape, "bf16"), dkv=(*self.kv.shape, "bf16"))
 
         def run():

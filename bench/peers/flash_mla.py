@@ -50,11 +50,10 @@ class Call(ctypes.Structure):
     """flash_mla.cu's struct call."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in "queries rows heads dqk dv topk sms".split()),
-        ("scale", ctypes.c_float),
+        *((name, ctypes.c_int32) for name in "queries rows heads dqk dv topk sms".split()), ("scale", ctypes.c_float),
         *((name, ctypes.c_void_p) for name in "q kv indices length sink out lse max_logits".split()),
         *((name, ctypes.c_int32) for name in "q_token q_head kv_row indices_token".split()),
-    ]
+    ]  # fmt: skip
 
 
 class FlashMla:

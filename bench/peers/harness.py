@@ -371,7 +371,7 @@ def open_libraries(options):
     if not EMULATED and not torch.cuda.is_available():
         print("peers: no GPU", file=sys.stderr)
         raise SystemExit(NO_GPU)
-    from smelt_library import open_library
+    from smelt_library import Library
 
     torch.zeros(1, device=DEVICE)
     if not EMULATED:
@@ -381,7 +381,7 @@ def open_libraries(options):
         name, equals, path = text.rpartition("=")
         try:
             path = str(pathlib.Path(path).resolve(strict=True))
-            options.libraries.append(open_library(path, name if equals else f"build {number_}"))
+            options.libraries.append(Library(path, name if equals else f"build {number_}"))
         except OSError as error:
             refuse(f"--library {text}: {error}; build it, or name another file")
     device = "emulator" if EMULATED else torch.cuda.get_device_name()

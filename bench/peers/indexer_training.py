@@ -164,14 +164,10 @@ class Gradients(Scores):
 
         target, results = self.target.clone()[None], {}
         inputs = {
-            "index_q": self.q[None],
-            "weights": self.weights.bfloat16()[None],
-            "index_k": self.kv[None],
-            "attn_score": target,
-            "index_score": self.predicted[None],
-            "topk_indices": self.indices[None],
+            "index_q": self.q[None], "weights": self.weights.bfloat16()[None], "index_k": self.kv[None],
+            "attn_score": target, "index_score": self.predicted[None], "topk_indices": self.indices[None],
             "grad_loss": torch.ones(1, device=DEVICE),
-        }
+        }  # fmt: skip
         found = DSA.indexer_backward_wrapper(**inputs)
         torch.cuda.synchronize()
         self.grad.copy_(target[0])  # overwritten by its first kernel; later launches differ

@@ -101,14 +101,6 @@ class Library:
         return Layout(found.args_bytes, tensors, scalars)
 
 
-def open_library(path, name="smelt"):
-    if hasattr(ctypes.CDLL(path), "smelt_operator_create"):
-        return Library(path, name)
-    from old_library import OldLibrary
-
-    return OldLibrary(path, name)
-
-
 class Call:
     """A pass of an operator with its arguments: {field: tensor, number or None}. `run` launches it."""
 

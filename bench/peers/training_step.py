@@ -75,16 +75,9 @@ class Pair(torch.autograd.Function):
         *wide, lists, length = taken
         wide_q, out, grad_out, lse = (padded_heads(tensor, ctx.heads) for tensor in wide)
         result = DSA.sparse_attention_backward_wrapper(
-            wide_q.contiguous(),
-            kv,
-            out,
-            grad_out.contiguous(),
-            lse,
-            sink,
-            lists,
-            softmax_scale=ctx.scale,
+            wide_q.contiguous(), kv, out, grad_out.contiguous(), lse, sink, lists, softmax_scale=ctx.scale,
             topk_length=length,
-        )
+        )  # fmt: skip
         heads = q.shape[1]
         dq = result["dq"][:, :heads].contiguous()
         if rows is not None:
@@ -122,16 +115,9 @@ class Row(attention.Row):
 
     def by_smelt(self):
         return smelt.sparse_attention(
-            self.q,
-            self.kv,
-            self.indices,
-            self.scale,
-            dv=self.dv,
-            topk_length=self.length,
-            sink=self.sinks,
-            buckets="auto" if self.buckets else None,
-            backend="smelt",
-        )
+            self.q, self.kv, self.indices, self.scale, dv=self.dv, topk_length=self.length, sink=self.sinks,
+            buckets="auto" if self.buckets else None, backend="smelt",
+        )  # fmt: skip
 
     def forward(self):
         with torch.no_grad():
