@@ -45,7 +45,7 @@ def test_compile(device, dynamic):
 
 
 @pytest.mark.parametrize(
-    ("kind", "batches"), [(torch.float32, None), (torch.float64, None), (torch.bfloat16, 2)], ids=str
+    ("kind", "batches"), [(torch.float64, None), (torch.bfloat16, 2)], ids=str
 )
 def test_compile_of_the_eager_reference(device, kind, batches, monkeypatch):
     """The operator's registered gradients equal autograd's in an eager call."""
@@ -101,11 +101,15 @@ def test_compile_of_sums_that_go_on(device):
 
 
 def test_compile_with_inductor(device):
-    problem = Problem(device, grad=False)
-    compiled = torch.compile(
-        lambda q, kv, indices: smelt.sparse_attention(q, kv, indices, problem.scale) + 1, fullgraph=True
-    )
-    assert torch.equal(compiled(problem.q, problem.kv, problem.indices), problem.run() + 1)
+    """On a GPU beside a kernel of Inductor's; for one on the CPU it would run a C++ compiler for half a minute."""
+    problem, more = Problem(device, grad=False), int(device.type == "cuda")
+
+    def program(q, kv, indices):
+        out = smelt.sparse_attention(q, kv, indices, problem.scale)
+        return out + more if more else out
+
+    compiled = torch.compile(program, fullgraph=True)
+    assert torch.equal(compiled(problem.q, problem.kv, problem.indices), problem.run() + more)
 
 
 def test_compiled_autocast(device):

@@ -247,8 +247,7 @@ def exact_dq(q, kv, lists, lse, sink, scale, grad_out, out):
     return dq, own + lost + scale * delta * torch.einsum("thk,tkd->thd", p, keys).norm(dim=-1)
 
 
-@pytest.mark.parametrize("sink", [None, 1.0, -8.0])
-@pytest.mark.parametrize("distinct,slots,near", [(1, 64, 1.0), (2, 2, 1.0), (2, 2, 0.05)])
+@pytest.mark.parametrize("distinct,slots,near,sink", [(1, 64, 1.0, 1.0), (2, 2, 0.05, None)])
 def test_few_distinct_keys(device, distinct, slots, near, sink):
     """dp and delta nearly cancel: dq is within the documented bound; with a coarser out it is not."""
     made = torch.Generator().manual_seed(3)
