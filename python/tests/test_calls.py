@@ -20,6 +20,7 @@ from smelt_kernels._operation import Operation
 from test_hostile import Wrapper
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 KERNELS = sorted(set(functions()) - {"project_values", "selection_difference"})  # which is a product by PyTorch
 
@@ -273,14 +274,14 @@ def test_opcheck(everything, name, monkeypatch):
     run, base = Operation._by_operator, fullest(without_fp8, name)[1]
 
     def keep(operation, given):
-        """As it was before the call. Only an operator with leaves has derivatives."""
-        wanted = bool(operation.leaves)
-        copies = [copied(each, wanted) if isinstance(each, torch.Tensor) else each for each in given]
-        seen.append((operation.operator, tuple(copies)))
+        """As it was before the call; with gradients of its first result alone."""
+        wanted = operation.leaves and operation.result in (0, (0, 1))
+        copies = tree_map_only(torch.Tensor, lambda each: each.detach().clone(), tuple(given))
+        for each, copy in zip(given, copies):
+            if wanted and isinstance(each, torch.Tensor):
+                copy.requires_grad_(each.requires_grad)
+        seen.append((operation.operator, copies))
         return run(operation, given)
-
-    def copied(tensor, wanted):
-        return tensor.detach().clone().requires_grad_(tensor.requires_grad and wanted)
 
     monkeypatch.setattr(Operation, "_by_operator", keep)
     by_operator(name, base, differentiable(name, base))
