@@ -58,7 +58,7 @@ def arguments_of_all(device):
         "indexer_scores": {"q": q, "k": k, "weights": weights, "indices": lists},
         "indexer_backward": {
             "grad": normal(2, 3, dtype=torch.float32), "q": q, "k": k, "weights": weights, "indices": lists,
-            "topk_length": None,
+            "topk_length": None, "limit": None,
         },
         "indexer_loss": {
             "logits": normal(2, 3, dtype=torch.float32), "target": target, "indices": lists, "rows": 4, "weight": None,
