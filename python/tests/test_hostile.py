@@ -27,6 +27,8 @@ from torch.utils._pytree import tree_map_only
 DROP_INS = "cudnn deep_gemm flash_mla megatron miles nemo prime_rl slime tilelang".split()
 SHAPES = ((2, 3, 128), (4, 128), (4, 1, 128), (1, 2, 3, 128), (1, 4, 128), (1, 4, 1, 128), (2, 1, 3, 64), (4, 1, 64))
 LISTS = ((2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 1, 3), (2,), (3,))
+
+
 @pytest.fixture(scope="module")
 def calls(device):
     return arguments_of_all(device)
@@ -174,7 +176,7 @@ def test_the_reference_refuses_what_kernels_refuse(device, name, monkeypatch):
                 refused += 1
     assert refused
     with pytest.raises(smelt.SmeltWarning):
-        call_without_kernels(name, fresh(calls[name]), monkeypatch)
+        call_without_kernels(name, fresh(whole), monkeypatch)
 
 
 @pytest.mark.parametrize("seed", range(2))
