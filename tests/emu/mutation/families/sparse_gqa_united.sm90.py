@@ -19,4 +19,7 @@ CONFIGURATIONS = (
           "--queries 37 --rows 500 --lists drift --limits odd --strided --query-list partial", schedules=2),
     check("gqa-united-shared", "heads=8,kv_heads=2,dqk=96,dv=64,granularity=64", 3,
           "--queries 21 --rows 300 --lists causal --limits causal --batches 2", schedules=2),
+    # One buffer of Q, three of K and V: a part skips as many blocks as it may before it adds P V.
+    check("gqa-united-wide", "heads=16,kv_heads=1,dqk=128,dv=128,granularity=128", 8,
+          "--queries 24 --rows 2100 --width 8 --lists drift", schedules=1),
 )
