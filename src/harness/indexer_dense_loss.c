@@ -134,6 +134,13 @@ static float *numbers(const struct smelt__problem *problem, int tensor, int64_t 
            smelt__problem_at(problem, tensor, query, head, 0);
 }
 
+/* With adversarial windows, an addend to a query's lse: the targets' sum is then 0 or infinite. */
+static float lse_addend(const struct smelt__problem *problem, int64_t query) {
+    if (problem->options.lists != SMELT__LISTS_ADVERSARIAL || query % 5 != 1)
+        return 0;
+    return query % 2 ? 300.0F : -300.0F;
+}
+
 /* About what attention's would be: of normally distributed scores, and as wrong as a head's may be
  * that another kernel computed; NaN where the window is empty. */
 static void fill_lse(struct smelt__problem *problem, int64_t query, int heads) {
@@ -145,7 +152,9 @@ static void fill_lse(struct smelt__problem *problem, int64_t query, int heads) {
         smelt__windows_of(problem, inputs.window_begin, inputs.window_end, query, &begin, &end);
     for (int head = 0; head < heads; head++)
         *numbers(problem, TENSOR(LSE), query, head) =
-            keys > 0 ? logf((float)keys) + 0.5F + 0.2F * smelt__normal_next(&random) : NAN;
+            keys > 0 ? logf((float)keys) + 0.5F + 0.2F * smelt__normal_next(&random) +
+                           lse_addend(problem, query)
+                     : NAN;
 }
 
 static int64_t keys_of(const struct smelt__problem *problem) {
