@@ -57,17 +57,19 @@ void smelt__attention_defaults(const void *of, struct smelt__problem_options *gi
         given->scale = (float)(1.0 / sqrt(spec->dqk));
 }
 
-/* Several key blocks, the last of them not whole; a table that ends within an entry. */
+/* Several key blocks, the last of them not whole; of grouped heads a table that ends within an entry. */
 void smelt__attention_small(const void *of, struct smelt__problem_options *given) {
-    enum { TOKENS = 3, PATTERNS = 10, ROWS = 200, ENTRIES = 3, ODD = 3 };
+    enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200, ENTRIES = 3, ODD = 3 };
     const struct smelt__attention_spec *const spec = of;
-    const int64_t r = granularity_of(spec);
+    const int64_t r = granularity_of(spec), grouped = spec->kv_heads > 0;
     if (given->tokens == 0) /* one for each pattern of adversarial lists */
         given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
     if (given->width == 0)
-        given->width = least(spec->topk, ROWS / r + ENTRIES);
+        given->width = least(spec->topk, WIDTH / r + (grouped ? ENTRIES : 0));
     if (given->rows == 0)
-        given->rows = 2 * given->width * r + ODD;
+        given->rows = grouped                ? 2 * given->width * r + ODD
+                      : given->width > WIDTH ? 4 * given->width
+                                             : 4 * WIDTH;
 }
 
 static int one_in(struct smelt__random *random, int count) {
