@@ -24,9 +24,9 @@ CONFIGURATIONS = (
           "--queries 21 --rows 300 --batches 2 --strided --topk-length --query-list partial --seed 70 --lists adversarial",
           schedules=2),
     check("fours", "group", "heads=16," + WGMMA + "70", "--queries 9 --rows 120 --topk-length --lists random", 0),
-    check("pairs", "group", "heads=24," + WGMMA + "300", "--queries 7 --rows 500 --lists drift"),
+    check("pairs", "group", "heads=24," + WGMMA + "300", "--queries 7 --rows 500 --width 300 --lists drift"),
     # One query a group, in the order of slots, ascending, once and again.
-    check("one", "group", ONE + "700", "--queries 9 --rows 120 --batches 2 --strided --topk-length --query-list clamped "
+    check("one", "group", ONE + "700", "--queries 9 --rows 120 --width 700 --batches 2 --strided --topk-length --query-list clamped "
           "--lists adversarial", schedules=2),
     check("slots", "group", ONE + "300", "--queries 19 --rows 500 --topk-length --width 270 --lists adversarial", 0),
     check("ascending", "group", ONE + "700", "--queries 4 --rows 13000 --width 650 --lists random", 0),
@@ -42,7 +42,7 @@ CONFIGURATIONS = (
     check("several", "transpose", ONE + "3", "--queries 500 --rows 60 --lists adversarial"),
     # No list names a key twice.
     check("once", "transpose", ONE + "20", "--queries 70 --rows 30 --lists random"),
-    check("long", "transpose", ONE + "600", "--queries 9 --rows 5000 --lists random"),
+    check("long", "transpose", ONE + "600", "--queries 9 --rows 5000 --width 600 --lists random"),
     check("eights", "transpose", "heads=7," + WGMMA + "100", "--queries 21 --rows 520 --lists adversarial"),
     check("ranges", "transpose", ONE + "40", "--queries 9 --rows 20000 --lists random"),
     check("chunks", "transpose", ONE + "70", "--queries 30 --rows 300 --workspace-limit 90000 --lists adversarial"),
