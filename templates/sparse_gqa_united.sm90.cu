@@ -184,7 +184,7 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
         mbarrier_wait(barrier_at((u32)(K_FULL + buffer->index)), buffer->parity);
         const struct step step = *step_at(buffer->index);
         if (!(step.entries & part)) {
-            if (last.index >= 0 && ++skipped == STAGES - 1) { /* the producer may wait for it */
+            if (last.index >= 0 && ++skipped >= STAGES - 1) { /* the producer may wait for it */
                 add_values(o, p, &last);
                 last.index = -1;
             }

@@ -22,4 +22,7 @@ CONFIGURATIONS = (
     # One buffer of Q, three of K and V: a part skips as many blocks as it may before it adds P V.
     check("gqa-united-wide", "heads=16,kv_heads=1,dqk=128,dv=128,granularity=128", 8,
           "--queries 24 --rows 2100 --width 8 --lists drift", schedules=1),
+    # One buffer of each: P V before any skipped block.
+    check("gqa-united-single", "heads=16,kv_heads=1,dqk=256,dv=128,granularity=128", 4,
+          "--queries 16 --rows 1100 --lists drift", schedules=1),
 )
