@@ -159,7 +159,7 @@ static const struct suite_arguments arguments[] = {
               "q k v out grad_out dq dk dk_fp32 dk_sum dv dv_fp32 dv_sum", grad_refusals),
     {.spec = NULL}};
 
-/* ---- queries without a row ------------------------------------------------------------------- */
+/* ---- special problems ------------------------------------------------------------------------ */
 
 enum { LONELY = 2, /* a query whose list is masked, in a tile that is united */ WIDTH = 3 };
 
@@ -183,41 +183,53 @@ static void lonely_query(struct workload *work, char *message, size_t size) {
         snprintf(message, size, "a query that reads a NaN has %04x", other[0]);
 }
 
-/* With an empty query list no entry of it is read. */
-static void no_query(struct workload *work, char *message, size_t size) {
-    if (suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size) ==
-        0)
+static void judge_results(struct workload *work, char *message, size_t size) {
+    if (suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "run", message, size) == 0)
         workload_judge(work, message, size);
 }
 
-static void run_lonely(struct suite *suite) {
-    static const char *const specs[] = {
-        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,unite=1",
-        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=64,unite=1",
-        "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,deterministic=1,"
-        "passes=backward"};
-    for (int i = 0; i < COUNT(specs); i++) {
-        const int backward = i == COUNT(specs) - 1;
+static void run_special(struct suite *suite) {
+    static const struct special {
+        const char *spec;
+        struct smelt__problem_options options;
+        void (*judge)(struct workload *work, char *message, size_t size);
+    } cases[] = {
+        {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,unite=1",
+         {.tokens = 4, .rows = 150, .lists = SMELT__LISTS_FULL},
+         lonely_query},
+        {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=64,unite=1",
+         {.tokens = 4, .rows = 150, .lists = SMELT__LISTS_FULL},
+         lonely_query},
+        /* Of an empty query list no entry is read. */
+        {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,deterministic=1,"
+         "passes=backward",
+         {.tokens = 4,
+          .rows = 150,
+          .lists = SMELT__LISTS_FULL,
+          .query_list = SMELT__QUERY_LIST_EMPTY},
+         judge_results},
+        /* United lists with one buffer of K and V, and blocks that one part alone reads. */
+        {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
+         {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},
+         judge_results},
+    };
+    for (int i = 0; i < COUNT(cases); i++) {
+        struct smelt__problem_options options = cases[i].options;
         struct workload work;
         char name[160], message[512] = "";
-        const struct smelt__problem_options options = {
-            .seed = suite->seed,
-            .tokens = 4,
-            .rows = 150,
-            .lists = SMELT__LISTS_FULL,
-            .query_list = backward ? SMELT__QUERY_LIST_EMPTY : SMELT__QUERY_LIST_NONE};
-        snprintf(name, sizeof name, "lonely: %s", specs[i]);
+        options.seed = suite->seed;
+        snprintf(name, sizeof name, "special: %s", cases[i].spec);
         if (!suite_wants(suite, name))
             continue;
-        if (workload_open(&work, suite, specs[i], &options, message, sizeof message) == 0) {
-            (backward ? no_query : lonely_query)(&work, message, sizeof message);
+        if (workload_open(&work, suite, cases[i].spec, &options, message, sizeof message) == 0) {
+            cases[i].judge(&work, message, sizeof message);
             workload_close(&work);
         }
         suite_report(suite, name, message);
     }
 }
 
-static const struct suite_group groups[] = {{"lonely", run_lonely}, {NULL, NULL}};
+static const struct suite_group groups[] = {{"special", run_special}, {NULL, NULL}};
 
 const struct suite_operator suite_operator_sparse_gqa = {
     .matrix = matrix_case,
