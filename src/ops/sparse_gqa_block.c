@@ -271,7 +271,7 @@ static smelt_status launch_united(const struct forward *forward,
 static smelt_status launch_chunk(const struct forward *forward,
                                  const struct sparse_gqa_block_params *main,
                                  const struct sparse_gqa_lists_params *index) {
-    const int keys = forward->index.lists > 0, tiles = keys && index->tiles;
+    const int keys = forward->index.lists > 0, tiles = index->tiles != NULL;
     smelt_status status = tiles ? launch_unite(forward, index) : SMELT_OK;
     if (status == SMELT_OK)
         status = smelt__gqa_launch_index(forward->call, &forward->index,

@@ -65,6 +65,7 @@ struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_i
                                                        int64_t first, int64_t entries,
                                                        void *workspace) {
     const int pairs = index->with_pairs;
+    const int unites = index->tile_entries && index->lists > 0; /* else no pass writes tiles */
     return (struct sparse_gqa_lists_params){
         .work = *work,
         .lists = *lists,
@@ -75,8 +76,8 @@ struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_i
         .pairs = pairs ? ints_at(workspace, index->pairs) : NULL,
         .places = pairs ? ints_at(workspace, index->places) : NULL,
         .order = pairs ? ints_at(workspace, index->order) : NULL,
-        .tiles = index->tile_entries ? ints_at(workspace, index->tiles) : NULL,
-        .united = index->tile_entries ? ints_at(workspace, index->united) : NULL,
+        .tiles = unites ? ints_at(workspace, index->tiles) : NULL,
+        .united = unites ? ints_at(workspace, index->united) : NULL,
         .first = (int)first,
         .entries = (int)entries,
         .groups = index->groups,
