@@ -16,7 +16,7 @@ struct item {
     int key_head, round;
 };
 
-/* A query's window, clipped; empty unless begin < end, and of queries past the item's last. */
+/* A query's window, clipped; empty unless begin < end. Past the item's last query it is empty. */
 DEVICE struct key_range window_of(const struct dense_lse_fwd_params *params,
                                   const struct item *item, int query) {
     const struct key_range none = {0, 0};
@@ -26,7 +26,7 @@ DEVICE struct key_range window_of(const struct dense_lse_fwd_params *params,
                : none;
 }
 
-/* The number of items, and number `number` of them. The last queries come first: with causal windows
+/* The number of items, and the item with a number. The last queries come first: with causal windows
  * these have the most keys. */
 DEVICE i64 count_items(const struct dense_lse_fwd_params *params) {
     return (i64)((params->tokens - 1) / ITEM_QUERIES + 1) * (KV_HEADS * ROUNDS);
@@ -73,9 +73,9 @@ DEVICE bool is_row(const struct item *item, int row) {
     return row_query(row) < item->queries && row_head(item, row) < GROUP_HEADS;
 }
 
-/* ---- sums: the maximum is in powers of two, the sum relative to it ------------------------------ */
+/* ---- sums: the maximum is a logarithm to base 2, the sum is relative to it ---------------------- */
 
-/* The sum relative to another maximum, at least its own; 0 for nothing. */
+/* A sum relative to a maximum `onto`, which is at least its own; 0 if its own is -inf. */
 DEVICE float rescaled(float sum, float largest, float onto) {
     return largest == MINUS_INFINITY ? 0.0f : sum * exp2_approximate(largest - onto);
 }
@@ -87,7 +87,7 @@ DEVICE void merge(float *largest, float *sum, float other_largest, float other_s
     *largest = both;
 }
 
-/* The same of the lanes of each quad. */
+/* Merges the maxima and sums of each quad's lanes. */
 DEVICE void merge_quad(float *largest, float *sum) {
 #pragma unroll
     for (int step = 1; step < 4; step *= 2) {

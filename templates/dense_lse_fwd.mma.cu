@@ -24,7 +24,7 @@
 
 enum { LANE_ROWS = ROW_TILES * 2 };
 
-/* A lane's part of its rows: maximum in powers of two, sum relative to it; windows. */
+/* A lane's part of its rows: the maximum as a logarithm to base 2, the sum relative to it; windows. */
 struct rows {
     float largest[LANE_ROWS], sums[LANE_ROWS];
     int begins[LANE_ROWS], ends[LANE_ROWS];

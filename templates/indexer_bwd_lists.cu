@@ -93,7 +93,7 @@ DEVICE u32 *map_places(const struct indexer_bwd_lists_params *params, const stru
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* A member's slots; the first `count` are scanned. `rows`: of the window, that may be read. */
+/* A member's slots; the first `count` are scanned. The window's rows below `rows` may be read. */
 struct slots {
     const int *indices;
     const float *grad;
@@ -122,7 +122,7 @@ DEVICE struct slots member_slots(const struct indexer_bwd_lists_params *params,
     return slots;
 }
 
-/* A slot's row relative to the window; not below slots->rows if it is masked or outside. */
+/* A slot's row relative to the window; slots->rows or more if it is masked or outside. */
 DEVICE u32 window_row(const struct window *window, const struct slots *slots, int slot) {
     if (GRANULARITY == 1) {
         return slot < slots->count ? (u32)slots->indices[slot] - window->first : (u32)MASKED;

@@ -24,8 +24,8 @@ struct indexer_scores_fwd_params {
     int weights_bf16; /* 1: weights are bf16; 0: fp32 */
     /* Without WINDOWS: */
     const int *limit; /* [tokens] rows from it on are masked; or null */
-    int *
-        keys; /* with BLOCK_MAX above 1: [tokens, width / BLOCK_MAX] the row whose logit is the largest of the block,
-                         of several the lowest slot's, -1 where all are -inf; or null */
+    int *keys;        /* [tokens, width / BLOCK_MAX] with BLOCK_MAX above 1: the row with a block's
+                         largest logit, of equal ones the lowest slot's, -1 where all are -inf; or
+                         null */
     long long limit_token_stride, keys_token_stride;
 };

@@ -41,7 +41,7 @@
  *
  * Shared memory (offsets and sizes: the plan above):
  *   KEYS     [WARPGROUPS][STAGES] blocks; per part, ROW_TILES tiles of 64 rows of 128 bytes, 128-byte
- *            swizzled; of narrower keys a row's first bytes
+ *            swizzled; narrower keys fill a row's first bytes
  *   QUERY    [QUERIES][ROW_TILES] tiles of BLOCK_HEADS rows, swizzled likewise. Rows beyond HEADS
  *            repeat the last head and are discarded
  *   WEIGHTS  [QUERIES][BLOCK_HEADS] fp32; beyond HEADS likewise
@@ -202,9 +202,9 @@ DEVICE void fill_block(const struct indexer_scores_fwd_params *params, int query
 
 /* ---- gather: copies -------------------------------------------------------------------------- */
 
-/* Starts the copies of a block's keys to `to`, a row of a tile per ROW_LANES lanes, at the same time
- * those of LANE_ROWS rows of each of four atoms. Masked slots become zeros without a read. `columns`:
- * the lane's address in row 0. */
+/* Starts the copies of a block's keys to `to`. ROW_LANES lanes copy a row of a tile, the warp LANE_ROWS
+ * rows of each of four atoms at a time. Masked slots become zeros without a read. `columns`: the lane's
+ * address in row 0. */
 DEVICE void copy_keys(const struct slot_block *block, u32 to, const char *columns, u32 row_bytes) {
     const u32 lane = threadIdx.x % 32, own = lane / ROW_LANES % LANE_ROWS; /* row of the lane's */
     const u32 place = to + lane / 8 * ATOM_BYTES + own * TILE_PITCH + (lane % ROW_LANES ^ own) * 16;

@@ -41,7 +41,7 @@
  *                               is complete
  * (Counts are of warps: common/warp_arrival.cuh.)
  *
- * Knobs: CONSUMERS and SEGMENT; src/codegen/families/sparse_gqa_sm90.c.
+ * Knobs: consumers, segment: src/codegen/families/sparse_gqa_sm90.c.
  */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

@@ -3,7 +3,9 @@
 /*
  * Reverse index of sparse_gqa's lists, first pass: how many pairs of each chunk are in each list.
  *
- * Grid: a CTA for each chunk, group and LISTS_AT_ONCE of the group's lists. Shared memory: COUNTERS [LISTS_AT_ONCE] int.
+ * Grid: a CTA for each chunk, group and LISTS_AT_ONCE of the group's lists.
+ *
+ * Shared memory: COUNTERS [LISTS_AT_ONCE] int.
  */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

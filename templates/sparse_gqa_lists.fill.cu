@@ -3,10 +3,11 @@
 /*
  * Reverse index of sparse_gqa's lists, third pass: writes the pairs.
  *
- * Grid: a CTA for each chunk, group and LISTS_AT_ONCE of the group's lists. Each warp has consecutive entries of the chunk. All warps
- * count their pairs, each in its own counters, which are then replaced by the number of the first
- * pair; so a warp's entries, taken one after another, get ascending numbers. Slots of one entry that
- * name the same block may get their numbers in any order: their pairs are equal.
+ * Grid: a CTA for each chunk, group and LISTS_AT_ONCE of the group's lists. Each warp has consecutive
+ * entries of the chunk and its own counters, one for each list. The warps first count their pairs;
+ * then each counter is replaced by the number of the warp's first pair in the list. So the entries of
+ * a warp, which it processes one after another, get ascending numbers. Slots of one entry that name
+ * the same block may get their numbers in any order: their pairs are equal.
  *
  * Shared memory: COUNTERS [WARPS][LISTS_AT_ONCE] int.
  */

@@ -27,8 +27,8 @@ struct sparse_gqa_lists_params {
     int groups;         /* of KV heads that share lists */
     int blocks;         /* of keys */
     int granularity;    /* keys of a block, a power of two */
-    int chunks,
-        chunk_entries; /* a chunk is as many consecutive entries; the last one may be short */
+    int chunks;
+    int chunk_entries; /* consecutive entries of a chunk; the last one may have fewer */
     int segment;
     //@if UNITES
     int *tiles;  /* [tiles][groups] blocks of the united list, or 0: the lists are not united */

@@ -8,8 +8,8 @@
 //@use sparse_gqa_lists.params.h
 /*
  * What the passes of sparse_gqa_lists share: an entry's slots, and counters of lists in shared
- * memory. A CTA has one chunk and one group, and takes LISTS_AT_ONCE of the group's lists,
- * which it numbers batch * blocks + block from the first of them on.
+ * memory. A CTA of passes count and fill has one chunk and LISTS_AT_ONCE lists of one group. A list's
+ * number in its group is batch * blocks + block; the counter of list `base + i` has index i.
  */
 
 enum { WARPS = THREADS / 32 };
@@ -80,7 +80,7 @@ DEVICE int list_number(const struct sparse_gqa_lists_params *params, int group, 
     return list + (batch * (params->groups - 1) + group) * params->blocks;
 }
 
-/* What a CTA takes. */
+/* A CTA's part of the work. */
 struct part {
     int chunk, group;
     int base;  /* the first list */

@@ -111,7 +111,7 @@ DEVICE int4 unite_slots(const u64 *slots, int first, int count) {
     return block;
 }
 
-/* Which parts of a tile have one of the entries: a bit each. */
+/* The parts of a tile that have at least one of the entries, a bit each. */
 DEVICE int parts_of(const struct sparse_gqa_lists_params *params, u32 entries) {
     const u32 first = (1u << params->part_entries) - 1u;
     return (entries & first ? 1 : 0) | (entries & ~first ? 2 : 0);
@@ -123,10 +123,11 @@ struct tally {
     int of[BOTH + 1];
 };
 
-/* The place of a block in the united list, `rank` among those of the same parts. A block of one part
- * is followed by one of the other, so that both parts have work. These pairs are spread evenly among the
- * blocks of both, since a pair takes twice as many copies. Up to LEAD blocks of the first part begin the
- * list, and as many of the other end it: so one part begins the next tile while the other ends this one. */
+/* The index in the united list of the block that is number `rank` of those that the same parts read.
+ * Blocks of one part alternate with blocks of the other, so that both parts have work. These pairs are
+ * spread evenly among the blocks of both parts, since a pair takes twice as many copies. Up to LEAD blocks
+ * of the first part begin the list, and as many of the second end it: the first part then begins the
+ * next tile while the second finishes this one. */
 DEVICE int place_of(const struct tally *total, int parts, int rank) {
     enum { LEAD = 2 };
     const int lead = minimum(minimum(total->of[1], total->of[2]), LEAD);
@@ -152,8 +153,8 @@ DEVICE bool has_repetitions(const u64 *slots, int count) {
     return __any_sync((u32)ALL_LANES, any) != 0;
 }
 
-/* The united list of `count` sorted slots, whose blocks are `total`, written to `united` or, without it,
- * only counted. By a warp. */
+/* Unites `count` sorted slots and counts the blocks by the parts that read them. Writes the list to
+ * `united`, if that is not null; `total` then holds the counts of an earlier call. By a warp. */
 DEVICE struct tally unite(const struct sparse_gqa_lists_params *params, const u64 *slots, int count,
                           const struct tally *total, int4 *united) {
     const int lane = (int)threadIdx.x % 32;

@@ -129,7 +129,7 @@ DEVICE bool is_united(const struct sparse_gqa_merge_params *params, i64 item) {
     return params->tiles && params->tiles[entry / params->tile_entries * GROUPS + group] > 0;
 }
 
-/* The first item from `item` on, each `step`-th, that has partial results; past `items`: there is none.
+/* The first of the items item, item + step, ... that has partial results; `items` or more if none has.
  * By whole warps: each lane looks at one item at a time. */
 DEVICE i64 skip_united(const struct sparse_gqa_merge_params *params, i64 item, i64 step,
                        i64 items) {

@@ -23,15 +23,15 @@
  *
  *   S[64, BLOCK_KEYS] = Q K^T, P = exp2(S - max), O = O exp2(old max - max) + P V
  *
- * Grid: one CTA per multiprocessor; each takes every gridDim.x-th item. The last warpgroup's first
- * two warps are the producer: one copies Q and K, the other V, across items, by tensor copies.
+ * Grid: one CTA per multiprocessor; each takes every gridDim.x-th item. The last warpgroup's first two
+ * warps are the producer, which runs ahead into the next items. One copies Q and K, the other V.
  *
  * Shared memory (offsets and sizes: the plan above). A column tile is 64 columns, 128-byte swizzled:
  *   QUERY   [Q_BUFFERS][CONSUMERS][KEY_TILES][64] rows of 128 bytes
  *   KEYS    [STAGES][KEY_TILES][BLOCK_KEYS] rows
  *   VALUES  [STAGES][VALUE_TILES][BLOCK_KEYS] rows
- *   STEPS   [STAGES] struct step, of the block whose K is there
- *   ITEMS   [Q_BUFFERS][CONSUMERS] struct posted_item, of the item whose Q is there
+ *   STEPS   [STAGES] struct step of the block in KEYS
+ *   ITEMS   [Q_BUFFERS][CONSUMERS] struct posted_item of the item in QUERY
  *
  * Barriers (parity counts uses; buffers are used cyclically):
  *   barrier                           count          arrives                        waits
@@ -127,8 +127,8 @@ DEVICE bool reads_block(const struct part_rows *rows, const struct step *step) {
     return (step->entries & (rows->bit[0] | rows->bit[1])) != 0;
 }
 
-/* Replaces a block's scores by P; `factor`: of the sums so far. P of a warp that does not read the block
- * is left to pack_block. */
+/* Replaces a block's scores by P; `factor`: of the sums so far. A warp that does not read the block keeps
+ * its scores, which pack_block replaces by zeros. */
 DEVICE void compute_block(float *s, struct part_rows *rows, const struct step *step, float *factor,
                           float scale_log2) {
     factor[0] = factor[1] = 1.0f;
@@ -151,7 +151,7 @@ DEVICE void release(u32 barriers, int buffer) {
     arrive_warp(barrier_at(barriers + (u32)buffer), 1);
 }
 
-/* Releases a buffer of K, after the item's last block the consumer's Q, too. */
+/* Releases a buffer of K and, after the item's last block, the consumer's Q. */
 DEVICE void release_keys(int buffer, int queries, int consumer, bool is_last) {
     release(K_EMPTY, buffer);
     if (is_last) {

@@ -11,7 +11,7 @@
 /* The producer's warps of sparse_gqa_united.sm90.cu: one copies Q and K, the other V, so that neither
  * waits for a buffer of the other's. */
 
-/* Copies the tile's Q, each consumer's once its buffer is free, and says what the tile is. Lane i has the
+/* Copies each consumer's part of the tile's Q once its buffer is free, and posts its item. Lane i has the
  * query of unit i % 8 of consumer i / 8. */
 DEVICE void load_queries(const struct sparse_gqa_united_params *params,
                          const struct tile_item *item, const struct item *place, int query,
@@ -57,7 +57,7 @@ DEVICE void load_half(const struct gqa_block_source *source, const struct item *
     arrive_warp(barrier, 1);
 }
 
-/* Copies the K, or else the V, of blocks [from, to) of the united list. */
+/* Copies K (with `keys`) or V of blocks [from, to) of the united list. */
 DEVICE void load_blocks(const struct sparse_gqa_united_params *params, const struct tile_item *item,
                         struct item *place, int from, int to, bool keys,
                         struct ring_place *buffer) {
@@ -80,7 +80,7 @@ DEVICE void load_blocks(const struct sparse_gqa_united_params *params, const str
     }
 }
 
-/* Says that there is no further item. */
+/* Posts to each consumer that there is no further item. */
 DEVICE void post_end(const struct ring_place *buffer) {
     for (int consumer = 0; consumer < CONSUMERS; ++consumer) {
         mbarrier_wait(query_barrier(Q_EMPTY, buffer->index, consumer), buffer->parity ^ 1);
@@ -105,7 +105,7 @@ DEVICE void run_producer(const struct sparse_gqa_united_params *params, bool key
         }
         const int query = lane < CONSUMERS * 8 ? find_query(params, &item, lane / UNITS) : -1;
         const int any = (int)warp_reduce_max((u32)(query + 1)) - 1;
-        /* Blocks that have a free buffer come before Q, which waits for the previous item's last block. */
+        /* The first K come before Q, whose buffer is free only after an earlier item's last block. */
         const int ahead = keys ? minimum(STAGES - 1, item.blocks) : 0;
         struct item place = {0, 0, 0, 0, 0, 0, 0};
         place.batch = query_batch(&params->work, maximum(any, 0));

@@ -26,7 +26,7 @@ struct step {
     int first_key;
 };
 
-/* A consumer's part of an item whose Q is in a buffer. */
+/* An item, for the consumer whose Q is in the buffer. */
 struct posted_item {
     int blocks; /* 0: there is no further item */
     int kv_head;

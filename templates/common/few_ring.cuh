@@ -33,7 +33,7 @@
  *   prefetch_head         prefetches a head's rows into the L2 cache
  *   struct key_tensor     which rows an item reads; tensor_of
  *   struct key_source     where they are; open_source
- *   struct key_row        where one row is; find_key_row; `any`: the block has rows
+ *   struct key_row        where one row is; find_key_row; `any`: whether the block has rows
  *   row_chunk             the address of a tile's 16 bytes, this thread's of eight
  *   has_chunk             whether the tile's row has them
  *
@@ -217,24 +217,20 @@ DEVICE void request_block(const struct few_params *params, struct flow *flow,
                                           minimum(left, BLOCK_KEYS), &tensor.batch);
     const bool last = flow->ended && left == count;
     //@else
+    const struct key_tensor tensor = tensor_of(params, &flow->item);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
     //@end
     const struct request request = {count | (last ? LAST_BLOCK : 0) |
                                         (other->item.query < 0 ? ALONE : 0) |
                                         (group == 1 ? SECOND : 0),
-                                    //@if united
                                     flow->start + flow->taken, tensor, flow->next};
-    //@else
-    flow->start + flow->taken, tensor_of(params, &flow->item), flow->next
-};
-//@end
-post_request(slot, &request);
-flow->taken += count;
-if (last) {
-    const struct few_item next = flow->next;
-    begin_flow(flow, flow->start + flow->entries, &next);
-}
+    post_request(slot, &request);
+    flow->taken += count;
+    if (last) {
+        const struct few_item next = flow->next;
+        begin_flow(flow, flow->start + flow->entries, &next);
+    }
 }
 
 /* The scanning warp: requests a block of each flow in slot. The loop over flows is unrolled, so

@@ -11,14 +11,14 @@
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs_tile.cuh n = SLABS * 64, tb = 0
 /*
- * D = A B^T with wgmma, both operands rows of DQK bf16 columns. Each of CONSUMERS warpgroups keeps 64
- * rows of A in registers for an item; tiles of COLUMNS rows of B pass by. So shared memory holds
- * nothing but a ring of stages, and a stage is read once by each warpgroup. The warpgroups are not
+ * D = A B^T with wgmma; rows of A and B have DQK bf16 columns. Each of CONSUMERS warpgroups keeps 64
+ * rows of A in registers during an item and multiplies them by tiles of COLUMNS rows of B. So shared
+ * memory holds only a ring of stages, and each warpgroup reads a stage once. The warpgroups are not
  * synchronised with each other: while one evaluates its D, the other multiplies.
  *
- * One warp, the producer, fills stages by tensor copies: with an item's rows of A, PARTS parts of 64
- * columns, then with each tile's rows, likewise, across items. Rows and columns that do not exist
- * are zeros.
+ * A stage holds a part, 64 columns, of the item's rows of A or of a tile of B. One warp, the producer,
+ * fills the stages by tensor copies: for each item the PARTS parts of A, then those of each tile. It
+ * runs ahead into the next items. Rows and columns that do not exist are zeros.
  *
  * Shared memory: STREAM [STAGES] rows of 128 bytes, 128-byte swizzled: RESIDENT_ROWS of A or COLUMNS
  * of B.
@@ -68,8 +68,8 @@ DEVICE void pass_stage(struct ring_place *stage) {
     ring_advance(stage, STAGES);
 }
 
-/* Copies a box of a part into an awaited stage, and passes it. `map`: of [rows, key heads, heads of a
- * group, DQK]; `bytes`: the box's. */
+/* Copies a part of a box into a free stage and passes the stage to the consumers. `map`: of [rows, key
+ * heads, heads of a group, DQK]; `bytes`: of the part. */
 DEVICE void copy_part(const struct tensor_map *map, int part, int bytes, int head, int key_head,
                       int row, struct ring_place *stage) {
     if (threadIdx.x % 32 == 0) {
