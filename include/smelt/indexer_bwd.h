@@ -6,9 +6,9 @@
  *   T query tokens, S keys, H indexer heads, D their width, width: slots of an index row.
  *   q [T,H,D] bf16    k [S,D] bf16    weights [T,H] fp32 or bf16    indices, grad [T,width]
  *
- * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S, and
- * indices[t,i] < limit[t] (if given). All others are masked: they do not contribute, and their grad is not read. A key that is selected
- * twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
+ * Slot i of query t is valid when i < topk_length[t] (if given), 0 <= indices[t,i] < S and
+ * indices[t,i] < limit[t] (if given). All others are masked: they do not contribute, and their grad
+ * is not read. A key that is selected twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
  * valid slots:
  *   dq[t,h,:]     = sum over i of g * weights[t,h] * [x > 0] * k[s,:]
  *   dweights[t,h] = sum over i of g * max(0, x)

@@ -7,8 +7,9 @@
  *   q [T,H,D] bf16   k [S,D] bf16   weights [T,H] fp32 or bf16   indices [T,width] int32
  *   topk_length [T,1] int32   logits [T,width] fp32
  *
- * Slot i of query t is valid when i < topk_length[t] (if given) and 0 <= indices[t,i] < S, and
- * indices[t,i] < limit[t] (if given). Any other slot is masked: no key is read for it. With s = indices[t,i], at a valid slot
+ * Slot i of query t is valid when i < topk_length[t] (if given), 0 <= indices[t,i] < S and
+ * indices[t,i] < limit[t] (if given). Any other slot is masked: no key is read for it. With
+ * s = indices[t,i], at a valid slot
  *   logits[t,i] = sum_h weights[t,h] * max(0, <q[t,h,:], k[s,:]>)
  * and at a masked one -inf; with activation=none <q[t,h,:], k[s,:]> replaces max(0, ..). logits[t,i]
  * belongs to slot i; every element is written. A row selected twice has its logit twice.

@@ -18,8 +18,8 @@ struct smelt_operator {
     struct smelt__spec spec;
     unsigned passes;
     int count;
-    const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* pass after pass, in the order of
-                                                                the expansion; the context's */
+    const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* the context's; pass after pass, in
+                                                                the order of `expand` */
     unsigned char pass[SMELT__MAX_KERNELS];
     /* What the spec says of the arguments of each of the type's passes. */
     struct smelt__pass_limits {

@@ -19,7 +19,7 @@ enum {
      * chunk reads and writes the sums of every key. (Measured: a small gain at 21, a loss of 9 % at
      * 5.) */
     SMELT__CUT_FEWEST_ROWS = 16,
-    /* Lists of keys in the workspace are a multiple of so many entries apart: whole blocks of keys. */
+    /* Lists of keys in the workspace begin at multiples of this number of entries: whole key blocks. */
     SMELT__CUT_LIST_STEP = 64,
     /* Bytes of partial rows if the caller sets no limit. */
     SMELT__CUT_PARTIALS = 1536 << 20,

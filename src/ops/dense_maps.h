@@ -6,8 +6,8 @@
 #include "smelt/context.h"
 #include "smelt/tensor.h"
 
-/* q [tokens, kv_heads * group, dqk] and k [rows, kv_heads, dqk], their strides packed; and what of
- * them one copy moves, 64 columns wide. */
+/* q [tokens, kv_heads * group, dqk] and k [rows, kv_heads, dqk], with all strides set, and the boxes of
+ * 64 columns that one copy moves. */
 struct smelt__dense_operands {
     smelt_const_tensor q, k;
     int64_t tokens, rows; /* above 0 */
@@ -15,7 +15,7 @@ struct smelt__dense_operands {
     int box_queries, box_heads, box_keys;
 };
 
-/* INVALID_ARGUMENT for strides that no map can have; `knob` avoids the maps. */
+/* INVALID_ARGUMENT for strides that no map can have; the message suggests `knob`, which avoids maps. */
 smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operands,
                                      const char *knob);
 

@@ -30,7 +30,7 @@
 
 enum {
     ELEMENT = 2,          /* bytes */
-    LIST_STEP = 64,       /* lists are padded to whole blocks of it */
+    LIST_STEP = 64,       /* lists are padded to multiples of it */
     MOST_GROUPS = 1 << 20 /* of a chunk */
 };
 

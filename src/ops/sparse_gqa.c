@@ -1,6 +1,5 @@
-/* The operator sparse_gqa: see smelt/sparse_gqa.h. Its forward kernels that take a query's rows are
- * launched here; those that take blocks of keys in sparse_gqa_block.c, the backward pass's in
- * sparse_gqa_backward.c. */
+/* The operator sparse_gqa: see smelt/sparse_gqa.h. This file launches the query-stationary forward
+ * kernels, sparse_gqa_block.c the block-stationary ones, sparse_gqa_backward.c the backward pass. */
 #include "smelt/sparse_gqa.h"
 
 #include <inttypes.h>
@@ -29,7 +28,7 @@ struct groups {
     size_t members, counts, keys, masks; /* offsets in the workspace */
 };
 
-/* INVALID_ARGUMENT: there are too many rows. */
+/* Sizes the groups and their arrays in the workspace. INVALID_ARGUMENT: there are too many rows. */
 static smelt_status place_groups(const struct smelt__call *call, int64_t entries,
                                  struct groups *groups, size_t *bytes) {
     const smelt_sparse_gqa_args *args = call->args;
@@ -53,7 +52,7 @@ static smelt_status place_groups(const struct smelt__call *call, int64_t entries
     return SMELT_OK;
 }
 
-/* Unites a list of each query. */
+/* Unites one list, number `list`, of each group's queries. */
 static smelt_status unite_list(const struct smelt__call *call, const struct groups *groups,
                                const struct sparse_gqa_fwd_params *main, int64_t list) {
     const smelt_sparse_gqa_args *args = call->args;
@@ -83,7 +82,7 @@ static smelt_status unite_list(const struct smelt__call *call, const struct grou
     return smelt__kernel_launch(call->op->context, kernel, &launch, call->stream);
 }
 
-/* Unites the lists of the queries of params->work, whose place the grid of groups takes. */
+/* Unites the lists of the queries of params->work, and replaces params->work by the groups. */
 static smelt_status launch_groups(const struct smelt__call *call, const struct groups *groups,
                                   struct sparse_gqa_fwd_params *params) {
     char *const at = ((const smelt_sparse_gqa_args *)call->args)->workspace;

@@ -21,7 +21,7 @@
 #include "sparse_gqa_scores_fwd.params.h"
 /* clang-format on */
 
-/* Of a pass's args struct, whose strides are packed. */
+/* The params of lists and limits from a pass's args struct, with all strides set. */
 #define SMELT__SPARSE_GQA_LISTS_PARAMS(args)                                                       \
     {                                                                                              \
         .limit = (args)->limit.data, .limit_batch_stride = (args)->limit.strides[0],               \
@@ -35,13 +35,13 @@
 /* What is indexed. The caller sets the fields of the first group. */
 struct smelt__gqa_index {
     int64_t batches, rows, width;
-    int64_t entries; /* at most, at once */
+    int64_t entries; /* of the query list, at most, that are indexed at once */
     int groups, granularity;
-    int segment;      /* pairs of a segment, as the kernel that takes segments has it */
+    int segment;      /* pairs of a segment, as in the kernel that takes segments */
     int with_queries; /* 1: `queries` is written */
-    int with_pairs;   /* 1: `pairs`, `places` and `order` are */
-    int tile_entries; /* of tiles whose lists may be united; 0: none are */
-    int part_entries; /* of a part of a tile */
+    int with_pairs;   /* 1: `pairs`, `places` and `order` are written */
+    int tile_entries; /* entries of a tile, whose lists may be united; 0: none are */
+    int part_entries; /* entries of a part of a tile */
 
     int64_t blocks, lists, chunk_entries;
     size_t counts, starts, items, queries, pairs, places, order, tiles,
@@ -72,24 +72,24 @@ smelt_status smelt__gqa_index_launch(const smelt_context *context,
 
 enum { SMELT__GQA_UNIT_HEADS = 8, SMELT__GQA_ELEMENT = 2 /* bytes */ };
 
-/* Entries of a chunk of the query list: as many as have at most 2.5 GiB of partial results, `bytes` of
- * an entry. */
+/* Entries of a chunk of the query list: as many as have at most 2.5 GiB of partial results, of which an
+ * entry has `bytes`. */
 int64_t smelt__gqa_chunk_of(int64_t queries, int64_t bytes);
 
-/* The index of a chunk; without blocks of keys every slot is masked. Errors: DRIVER. */
+/* Makes the index of a chunk. Without keys every slot is masked, and no kernel is needed. Errors: DRIVER. */
 smelt_status smelt__gqa_launch_index(const struct smelt__call *call,
                                      const struct smelt__gqa_index *index,
                                      const struct smelt__kernel *const *kernels,
                                      const struct sparse_gqa_lists_params *params);
 
-/* What the kernels that take items read of the index. */
+/* The index, for the kernels that take items. */
 struct gqa_items_params smelt__gqa_items(const struct smelt__gqa_index *index,
                                          const struct sparse_gqa_lists_params *params);
 
 /* A bf16 tensor [batches, rows, heads, columns], in boxes of 64 columns. */
 struct smelt__gqa_map_source {
     const char *name;
-    const smelt_const_tensor *tensor; /* its strides are packed */
+    const smelt_const_tensor *tensor; /* all strides set */
     int64_t columns, heads, rows, batches;
     int box_heads, box_rows;
 };
@@ -104,15 +104,16 @@ smelt_status smelt__gqa_source_make(const smelt_context *context,
                                     const struct smelt__gqa_map_source *source,
                                     struct gqa_block_source *block);
 
-/* Launches `blocks` thread blocks, at most as many as leave multiprocessors free. Errors: DRIVER. */
+/* Launches `blocks` thread blocks, or fewer to leave multiprocessors free. Errors: DRIVER. */
 smelt_status smelt__gqa_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                int64_t blocks, int64_t free_multiprocessors, const void *params);
 
-/* The forward pass: whether an operator's kernel is block-stationary; then the workspace of a call
- * whose numbers are checked (INVALID_ARGUMENT), and a call with queries, whose arguments are checked.
- * `params`: of variant mma; what it says of tensors serves here. Errors: INVALID_ARGUMENT, DRIVER. */
+/* Whether an operator's forward kernel is block-stationary. */
 int smelt__sparse_gqa_is_block(const smelt_operator *op);
+/* The workspace of such a call, whose numbers are checked. INVALID_ARGUMENT. */
 smelt_status smelt__sparse_gqa_block_workspace(const struct smelt__call *call, size_t *bytes);
+/* Launches a call with queries, whose arguments are checked. `params`: those of variant mma, for their
+ * tensors and numbers. Errors: INVALID_ARGUMENT, DRIVER. */
 smelt_status smelt__sparse_gqa_block_forward(const struct smelt__call *call,
                                              const struct sparse_gqa_fwd_params *params);
 

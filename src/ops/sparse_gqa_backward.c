@@ -1,8 +1,8 @@
 /*
- * sparse_gqa's backward pass: the rows' statistics, the reverse index of the lists, dq by query, dk and
- * dv by key into fp32 sums, and these converted to the caller's tensors. With large blocks the kernel of
- * keys is block-stationary: as in the forward pass (sparse_gqa_block.c) queries are processed in chunks,
- * for each the reverse index, that kernel, and the two that add its partial results.
+ * sparse_gqa's backward pass. Kernels compute the rows' statistics, the reverse index of the lists, dq by
+ * query, and fp32 sums of dk and dv by key, and convert the sums to the caller's tensors. With large
+ * blocks sparse_gqa_bwd_keys is block-stationary. Queries are then processed in chunks, as in the forward
+ * pass (sparse_gqa_block.c): each chunk's index, that kernel, and the two that add its partial results.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -44,10 +44,10 @@ struct backward {
     struct smelt__gqa_index index;
     int one_kernel; /* 1: sparse_gqa_bwd sums dk and dv, too */
     int is_few;     /* 1: a launch of sparse_gqa_bwd_keys takes a range */
-    int64_t range;  /* of queries; chunks of the index in it */
-    /* 1: the kernel of keys is block-stationary, and the index is of a chunk: entries at once. */
-    int is_block;
-    int64_t chunk, units;             /* units of an entry and slot */
+    int64_t range;  /* chunks of the index in a range of queries */
+    int is_block;   /* 1: sparse_gqa_bwd_keys is block-stationary, and the index is that of a chunk */
+    int64_t chunk;  /* with is_block: entries of a chunk */
+    int64_t units;  /* with is_block: of an entry and slot */
     int list_heads;                   /* KV heads that share a list */
     size_t dq_partials, key_partials; /* in the workspace */
     size_t bytes;

@@ -1,11 +1,11 @@
 /*
  * The kernel family dense_scores_fwd: attention's probabilities over windows, and the plan of the
  * streamed products (templates/common/streamed_product.cuh, streamed_wgmma.cuh), which dense_lse_fwd
- * has, too.
+ * uses, too.
  *
- * The rule, without wgmma. A warp multiplies 64 x 64 elements if registers and shared memory have room, so that it
- * reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block stay in
- * shared memory, as many as fit beside a ring of stages, since each is read once per item: 128
+ * The rule of variant mma. A warp multiplies 64 x 64 elements if registers and shared memory have room,
+ * so that it reads 4 bytes of shared memory for 128 multiplications, else 32 x 64. The keys of a block
+ * stay in shared memory, as many as fit beside a ring of stages, since each is read once per item: 128
  * rows of 576 columns halve the traffic of 64. An item has few tiles of queries: larger items leave
  * multiprocessors idle at a launch's end for longer than reading the keys takes.
  */
@@ -25,7 +25,7 @@ enum {
     WARPGROUP = 128,     /* threads */
     WARPGROUPS = 2,      /* of variant sm90 */
     WARPGROUP_ROWS = 64, /* that stay in its registers */
-    LEAST_STAGES = 2,    /* likewise */
+    LEAST_STAGES = 2,    /* of variant sm90 */
     MOST_STAGES = 14,
     MOST_SM90_SLABS = 2,
     MOST_SM90_PARTS = 9,

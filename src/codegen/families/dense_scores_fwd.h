@@ -1,5 +1,5 @@
 /* The kernel family dense_scores_fwd, and what dense attention's kernels share: their keys, and the
- * plan of common/streamed_product.cuh. */
+ * plans of common/streamed_product.cuh and common/streamed_wgmma.cuh. */
 #pragma once
 
 #include "codegen/families/sparse_attn_keys.h"
@@ -45,14 +45,15 @@ static inline int smelt__streamed_warps(const struct smelt__streamed_shape *shap
     return shape->resident_rows / (16 * shape->row_tiles) * shape->slabs;
 }
 
-/* Chooses a shape, with the knobs of SMELT__DENSE_KNOBS and the one that is named `rows`, and adds
- * its constants, regions and threads, and HEADS, KV_HEADS and DQK. 0, or -1 with a message. */
+/* Plans common/streamed_product.cuh: chooses a shape, with the knobs of SMELT__DENSE_KNOBS and the knob
+ * `rows`, and adds its constants, regions and threads, and HEADS, KV_HEADS and DQK. 0, or -1 with a
+ * message. */
 int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
                          const char *rows, struct smelt__streamed_shape *shape,
                          struct smelt__plan *plan, struct smelt__message *message);
 
-/* The same of common/streamed_wgmma.cuh, for variant sm90, with further regions. Each stage has
- * `column_bytes` for a column of D, and `step_bytes`. */
+/* Plans common/streamed_wgmma.cuh likewise, for variant sm90. In further regions each stage has
+ * `column_bytes` for each column of D (OFFSETS), and `step_bytes` (STEPS); 0: no such region. */
 int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
                            int column_bytes, int step_bytes, struct smelt__streamed_shape *shape,
                            struct smelt__plan *plan, struct smelt__message *message);
@@ -70,7 +71,8 @@ smelt__dense_scores_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* The same of dense_lse_fwd: queries of an item, items that the same queries have; boxes. */
+/* What the host reads of a plan of dense_lse_fwd: queries of an item, items of the same queries; and the
+ * tensor maps' boxes, if the kernel has maps. */
 struct smelt__dense_lse_launch {
     int item_queries, query_items;
     int tensor_maps, query_rows, box_keys;

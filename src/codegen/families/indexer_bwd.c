@@ -31,7 +31,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                     smelt__spec_get(spec, "dim"));
 }
 
-/* minimax-m3: a group's head, for the keys with its blocks' largest logits. */
+/* minimax-m3: each group's head is a query with one head; its lists are the keys with the blocks' largest
+ * logits. */
 static const struct smelt__preset_row presets[] = {
     SMELT__INDEXER_SLOT_PRESETS,
     {"minimax-m3", "heads=1,dim=128,topk=128,activation=none"},

@@ -87,8 +87,8 @@ int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__m
 int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt__arch *arch,
                               struct smelt__message *message);
 
-/* Rows of presets of the operators that take a list's slots: docs/operators.md's models that choose
- * keys or pools. */
+/* Preset rows of the operators that take the slots of lists, for the models of docs/operators.md that
+ * choose keys or pools. */
 #define SMELT__INDEXER_SLOT_PRESETS                                                                \
     {"glm-5.2", "heads=32,dim=128,topk=2048"}, {"glm-5.3-flash", "heads=32,dim=128,topk=512"},     \
         {"deepseek-v3.2", "heads=64,dim=128,topk=2048"},                                           \

@@ -14,8 +14,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add_other(expansion, &smelt__indexer_loss_sum, pass);
 }
 
-/* The keys, pools or blocks that each model's indexer chooses: a multiple of 128, to which the Python
- * package rounds up. */
+/* The number of keys, pools or blocks that each model's indexer chooses, rounded up to a multiple of 128
+ * as in the Python package. */
 static const struct smelt__preset_row presets[] = {
     {"glm-5.2", "topk=2048"},
     {"glm-5.3-flash", "topk=512"},

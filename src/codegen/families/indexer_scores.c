@@ -12,8 +12,8 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
     return smelt__indexer_blocks_check(spec, "granularity", message);
 }
 
-/* minimax-m3: a group's head, for its blocks. topk: a multiple of 128, to which the Python package
- * rounds up. */
+/* minimax-m3: each group's head is a query with one head. Its 16 blocks give topk=128, the multiple to
+ * which the Python package rounds up. */
 static const struct smelt__preset_row presets[] = {
     SMELT__INDEXER_SLOT_PRESETS,
     {"minimax-m3", "heads=1,dim=128,topk=128,activation=none,granularity=128,block_max=128"},

@@ -109,7 +109,7 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
  * pinned newest block, as in the project's design, since no configuration was found.
  * qwen3.8-flash-next: 4 heads of 128 without weights, indexer_budget=2048 tokens in blocks of
  * indexer_compress_ratio=4, a tail (NVIDIA/cudnn-frontend#830). Lists of pools: sparse_gqa takes them
- * with granularity=4, and the incomplete pool as an entry more.
+ * with granularity=4, and the incomplete pool as one more entry.
  * minimax-m3: no ReLU, a constant scale, for each of 4 groups the largest score of a block
  * (tenstorrent/tt-metal#48205), 16 blocks of 128 (sgl-project/sglang-jax#1375), the local one always
  * (ggml-org/llama.cpp#24908); the number of groups as in the project's design. */

@@ -1,5 +1,5 @@
-/* The operator sparse_gqa: sparse attention for grouped heads (docs/operators.md); the families of its main
- * kernels. */
+/* The operator sparse_gqa, sparse attention for grouped heads (docs/operators.md), and the families of its
+ * main kernels. */
 #include "codegen/families/sparse_gqa.h"
 
 #include "codegen/families/key_grads_finish.h"
@@ -181,8 +181,8 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
 }
 
 /* The attention of models whose indexers are indexer_topk's presets. qwen3.8-flash-next: 512 pools and
- * the incomplete one. With unite=1, for lists that have much in common: as the Transformers
- * integration and the drop-in for flash-msa call it. */
+ * the incomplete one. Rows with unite=1 are for the Transformers integration and the drop-in for
+ * flash-msa, which pass it because neighbouring lists have much in common. */
 static const struct smelt__preset_row presets[] = {
     {"minimax-m3", "heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv"},
     {"minimax-m3", "heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,unite=1"},

@@ -20,8 +20,8 @@ enum {
 /* Values of the key `lists`. */
 enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
 
-/* Rows of a table of keys: the shape of every kernel; and the sink. No kernel depends on topk: a call
- * says how wide its lists are. */
+/* Rows of a table of keys: the shape, which every kernel has, and the sink. No kernel depends on topk: the
+ * width of the lists is an argument of the call. */
 #define SMELT__GQA_KEY_DQK                                                                         \
     {                                                                                              \
         SMELT__REQUIRED("dqk", "width of a query and of a key"),                                   \
@@ -52,7 +52,7 @@ enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
             SMELT__ONE_OF(0, 1)                                                                    \
     }
 
-/* Of the forward pass. */
+/* A key of the forward pass. */
 #define SMELT__GQA_KEY_UNITE                                                                       \
     {                                                                                              \
         SMELT__OPTIONAL("unite", "1: lists of neighbouring queries may be united"),                \
@@ -116,8 +116,8 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };
 
-/* From this granularity on variant sm90 is block-stationary; then dqk + dv of the kernel of keys is at
- * most MOST_COLUMNS: a thread has a 128th of dK and dV for 64 keys. */
+/* From granularity SMELT__SPARSE_GQA_BLOCK on variant sm90 is block-stationary. Then sparse_gqa_bwd_keys
+ * takes dqk + dv up to SMELT__SPARSE_GQA_MOST_COLUMNS: a thread has a 128th of dK and dV for 64 keys. */
 enum { SMELT__SPARSE_GQA_BLOCK = 64, SMELT__SPARSE_GQA_MOST_COLUMNS = 320 };
 
 /* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
@@ -137,7 +137,7 @@ PLAN(bwd_plan_mma);
 PLAN(bwd_keys_plan_mma);
 PLAN(scores_fwd_plan_mma);
 PLAN(bwd_plan_sm90);
-/* Of granularity 64 and 128; of others they call the next two. */
+/* For granularity 64 and 128; for others they call the next two. */
 PLAN(fwd_plan_sm90);
 PLAN(bwd_keys_plan_sm90);
 PLAN(fwd_plan_few);
@@ -152,17 +152,17 @@ enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };
 
 /* Whether a kernel's spec may get the block-stationary variant sm90 on some architecture. */
 int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec);
-/* Of the backward pass's kernel of keys the widths must fit, too. */
+/* Whether dqk + dv fit sparse_gqa_bwd_keys; and whether that kernel may be block-stationary. */
 int smelt__sparse_gqa_columns_fit(const struct smelt__spec *spec);
 int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec);
 
-/* For the launch. */
+/* What the host reads of a plan of a block-stationary kernel, and of the query-stationary forward one. */
 struct smelt__sparse_gqa_block_launch {
     int segment;    /* pairs of an item */
-    int units;      /* of a pair and KV head: eights of its query heads */
-    int box_heads;  /* of a box of q's tensor map */
-    int warpgroups; /* backward: that have sums of dK and dV */
-    int queries;    /* of an item, whose lists are united; 0 or 1: they are not */
+    int units;      /* of a pair and KV head: groups of 8 of its query heads */
+    int box_heads;  /* heads of a box of q's tensor map */
+    int warpgroups; /* backward: those that have sums of dK and dV */
+    int queries;    /* query-stationary: queries of an item, whose lists are united; 0 or 1: none are */
 };
 
 static inline const struct smelt__sparse_gqa_block_launch *
@@ -175,7 +175,7 @@ smelt__sparse_gqa_block_launch(const struct smelt__plan *plan) {
 int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec);
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec);
 
-/* For the launch of sparse_gqa_united; zeros: it is never launched. */
+/* What the host reads of a plan of sparse_gqa_united; zeros: it is never launched. */
 struct smelt__sparse_gqa_united_launch {
     int tile_entries; /* queries of a tile */
     int part_entries; /* of a warpgroup */
@@ -186,8 +186,8 @@ smelt__sparse_gqa_united_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* The units of a KV head, eights of its query heads; and the most units of a box, which divide both
- * a KV head's and a tile's. */
+/* The units of a KV head, groups of 8 of its query heads; and the most units that a box may have: a
+ * divisor of a KV head's units and of a tile's. */
 int smelt__sparse_gqa_units(const struct smelt__spec *spec);
 int smelt__sparse_gqa_box_units(int units);
 

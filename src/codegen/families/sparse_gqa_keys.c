@@ -1,5 +1,5 @@
-/* What sparse_gqa's kernel families share: the check of a spec, names and constants of plans, which kernels
- * a spec may have; and the two families that sum partial results. */
+/* What sparse_gqa's kernel families share: the check of a spec, names and constants of plans, and which
+ * kernels a spec may have. Also the two families that sum partial results. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -100,8 +100,8 @@ int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
     return smelt__sparse_gqa_may_be_block(spec) && smelt__sparse_gqa_columns_fit(spec);
 }
 
-/* Whether sparse_gqa_united has a plan: its two warpgroups have registers for MOST_UNITED_VALUES scores
- * and output columns of a row. */
+/* Whether sparse_gqa_united has a plan: the registers of its two warpgroups hold MOST_UNITED_VALUES scores
+ * and outputs of each row. */
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
            TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
@@ -115,15 +115,15 @@ int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec) {
 
 /* ---- sums of partial results ------------------------------------------------------------------
  * sparse_gqa_merge combines those of the block-stationary forward kernel; sparse_gqa_sums adds those of
- * the backward one, in a fixed order. */
+ * the backward kernel in a fixed order. */
 
 enum {
     THREADS = 256,
-    KEY_THREADS = 128, /* of pass keys: of a warpgroup of the other kernel */
-    WIDE = 128,        /* columns up to which a thread's sums leave registers for */
+    KEY_THREADS = 128, /* of pass keys: those of a warpgroup of sparse_gqa_bwd_keys */
+    WIDE = 128,        /* up to so many columns a thread's sums leave registers for BLOCKS */
     BLOCKS = 2,        /* of a multiprocessor: bound by memory */
     KEY_BLOCKS = 8,
-    BLOCKS_WIDE = 1, /* else */
+    BLOCKS_WIDE = 1, /* with more columns */
 };
 
 static const struct smelt__key merge_keys[] = {

@@ -215,8 +215,8 @@ int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
 }
 
 /* ---- sparse_gqa_bwd_keys -------------------------------------------------------------------------
- * The rule. As many keys of an item and rows of a tile as fit, 64 of each at most: each tile of queries
- * is read once for all keys of an item. Eight warps, four for a single tile of keys. */
+ * The rule. An item has as many keys, and a tile as many rows, as fit, at most 64: each tile of queries is
+ * read once for all keys of an item. Eight warps; four for a single tile of keys. */
 
 enum {
     MOST_KEYS = 64,           /* of an item */

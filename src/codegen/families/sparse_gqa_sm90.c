@@ -2,9 +2,9 @@
  * The plans of variant sm90 of sparse_gqa_fwd and sparse_gqa_bwd_keys with granularity 64 and 128, which
  * are block-stationary. The comments at the heads of templates/<family>.sm90.cu explain the numbers.
  *
- * The rules. Forward: three warpgroups compute where a thread's scores and output leave room for three,
- * else two. K and V have two buffers if at least one stage of each warpgroup remains, so that the next
- * block arrives while one is in use. A segment is 32 tiles: K and V are then a sixteenth of the bytes of
+ * The rules. Forward: three warpgroups compute if their threads' scores and outputs fit into registers,
+ * else two. K and V have two buffers, so that the next block arrives while one is in use, if at least one
+ * stage for each warpgroup remains. A segment is 32 tiles: K and V are then a sixteenth of the bytes of
  * Q, and items are small enough to balance the multiprocessors.
  *
  * Keys: two warpgroups compute. Shared memory has one block of keys and as many stages as fit. A segment

@@ -3,8 +3,8 @@
  * lists are united. The comment at the head of templates/sparse_gqa_united.sm90.cu explains the numbers.
  *
  * The rule. Two warpgroups compute: they have the registers to overlap a block's P V with the next
- * block's softmax. K and V have three buffers, so that the next block is copied while the warpgroups work
- * on two different ones; then Q has two; K and V get more if shared memory has room.
+ * block's softmax. If shared memory has room, K and V have three buffers, so that the next block is copied
+ * while the warpgroups work on two different ones; then Q has two; then K and V get more.
  */
 #include <limits.h>
 

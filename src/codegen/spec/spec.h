@@ -31,7 +31,7 @@ enum smelt__division {
     SMELT__NOT_DIVIDED,
     SMELT__DIVIDED_EVENLY,
     SMELT__DIVIDED_OR_SHARED, /* if there are more ranks than units, several ranks share one */
-    SMELT__DIVIDED_WITH_GROUPS /* the same, if the key `groups` is above 1; else every rank has all */
+    SMELT__DIVIDED_WITH_GROUPS /* the same if the key `groups` is above 1; else every rank has all */
 };
 
 /* One key of a schema, described by one row, which is written with the macros of keys.h. Legal are

@@ -25,7 +25,6 @@
 
 enum { SMELT__TEMPLATE_DIGEST = 16 /* bytes */ };
 
-/* One template. */
 struct smelt__template {
     const char *name; /* "ptx/mma.cuh", relative to templates/ */
     const char *text; /* NUL-terminated */
@@ -45,8 +44,8 @@ extern const size_t smelt__templates_packed_size;
 /* A hash of the source files of the template engine itself. */
 extern const unsigned char smelt__engine_digest[SMELT__TEMPLATE_DIGEST];
 
-/* The same table with texts, which the first call unpacks and the library keeps. NULL with a message if
- * memory runs out or the packed texts are damaged. Any thread may call it. */
+/* The library's templates with their texts, which the first call unpacks and the library keeps. NULL with
+ * a message if memory runs out or the packed texts are damaged. Any thread may call it. */
 const struct smelt__template *smelt__templates_embedded(struct smelt__message *message);
 
 /* The table with the texts from `packed`, for the caller to free; NULL as above. */
