@@ -1,7 +1,7 @@
 #!/bin/sh
-# copy-build.sh FROM TO: copies into TO what the libraries, the command and the examples were compiled to in the build
-# folder FROM, beside which TO must be. What is then configured in TO compiles only what its options change, since
-# ninja compares commands and times; no configuration is copied.
+# copy-build.sh FROM TO: copies the object files of the libraries, the command and the examples from the build folder
+# FROM into TO, a folder beside it. The configuration is not copied. A build that is then configured in TO compiles only
+# what its options change, since ninja compares commands and times.
 set -eu
 mkdir -p "$2"
 (cd "$1" && tar -cf - .ninja_deps commit.h operators.list ./*.p ./lib* smelt src templates examples) | tar -xf - -C "$2"

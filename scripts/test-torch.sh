@@ -24,8 +24,8 @@ fi
 
 # The bytecode of what the tests import is kept: without it, importing PyTorch takes twice as long.
 unset PYTHONDONTWRITEBYTECODE
-# What build/ has compiled is not compiled again. Without it the library, not the emulator, is compiled without
-# optimization on CPU tensors: that takes less than half the time, and tests run in the emulator.
+# What build/ has compiled is not compiled again. Without build/, for tests on CPU tensors the library is compiled
+# without optimization, in less than half the time: the tests spend theirs in the emulator, which is optimized.
 plain=()
 if [ -f build/libsmelt.a ]; then
     [ -d build-python ] || scripts/copy-build.sh build build-python

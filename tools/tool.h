@@ -109,7 +109,8 @@ struct tool_options {
 int tool_options_read(struct tool_options *options, const struct tool_verb *verb, int argc,
                       char **argv);
 void tool_options_free(struct tool_options *options);
-/* The problem to time an operator on: what was not given is the operator's default for bench. */
+/* The problem on which an operator is timed: options that were not given are the operator's defaults for
+ * bench. */
 struct smelt__problem_options tool_bench_problem(const struct tool_options *options,
                                                  const struct smelt__harness_operator *op);
 /* Whether any option was given that selects a kind of inputs. */
@@ -156,7 +157,8 @@ __attribute__((format(printf, 3, 4))) int tool_fail(const struct tool_options *o
 /* The same with the library's last message; the exit status is derived from `status`. */
 int tool_fail_status(const struct tool_options *options, smelt_status status);
 int tool_exit_of(smelt_status status);
-/* The exit status of several parts: their common failure, else TOOL_FAILED. */
+/* Adds a part's exit status to that of earlier parts: TOOL_OK if all succeeded, the status of the failed
+ * parts if they agree, else TOOL_FAILED. */
 int tool_exit_join(int status, int part);
 /* Prints "smelt VERB: message" on standard error only. */
 __attribute__((format(printf, 2, 3))) void tool_say(const struct tool_options *options,
@@ -178,7 +180,7 @@ struct tool_table {
 void tool_table_begin(struct tool_table *table, const char *alignment, const char *const *headers);
 __attribute__((format(printf, 3, 4))) void
 tool_table_add(struct tool_table *table, enum tool_style style, const char *format, ...);
-/* Adds several plain cells, between which the format has tabs. The values have none. */
+/* Adds several plain cells, which the format separates by tabs. The values must not contain tabs. */
 __attribute__((format(printf, 2, 3))) void tool_table_add_cells(struct tool_table *table,
                                                                 const char *format, ...);
 /* Prints on standard output, indented by two columns, and frees the cells. */

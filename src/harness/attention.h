@@ -1,6 +1,6 @@
 /* What sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores share: their problems
- * (attention_problem.c), and how their results are compared (attention_compare.c). The struct of keys
- * is smelt__attention_spec; the pass's row of the harness has `attention`. */
+ * (attention_problem.c), and the comparison of their results (attention_compare.c). Their specs are read
+ * into struct smelt__attention_spec, and each pass in the harness sets the field `attention`. */
 #pragma once
 
 #include "harness/grad_rows.h"
@@ -8,7 +8,7 @@
 
 /* ---- problems ------------------------------------------------------------------------------- */
 
-/* Own options by number: of operators that have the tensor `limit`. */
+/* The own option, by number, of operators that have the tensor `limit`. */
 enum { SMELT__LIMITS };
 enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
 extern const struct smelt__option smelt__attention_limits;
@@ -44,8 +44,8 @@ int smelt__attention_backward_rates(const struct smelt__problem *problem,
 int smelt__attention_target_rates(const struct smelt__problem *problem,
                                   struct smelt__rate found[SMELT__MOST_RATES]);
 
-/* The fields of a pass: `kind` is forward, backward or target, `attention_` of its args struct, `table_`
- * its table. */
+/* The fields of a pass. `kind`: forward, backward or target; `attention_`: the function that makes the
+ * reference's call from the pass's args struct; `table_`: the args struct's table. */
 #define SMELT__ATTENTION_PASS(PASS, name_, kind, attention_, table_, comparisons_)                 \
     .pass = SMELT_PASS_##PASS, .name = (name_), .tensors = (table_), .attention = (attention_),    \
     .shape = smelt__attention_shape, .given = smelt__attention_given,                              \
@@ -55,7 +55,7 @@ int smelt__attention_target_rates(const struct smelt__problem *problem,
     .comparison_count = sizeof(comparisons_) / sizeof *(comparisons_),                             \
     .rates = smelt__attention_##kind##_rates
 
-/* A pass's tensors by their rows of its table; -1: it has none. */
+/* The numbers of a pass's tensors in its table; -1: it has no such tensor. */
 struct smelt__attention_tensors {
     int q, k, v, indices, topk_length, limit, sink, queries, query_count;
     int out, lse, max_logits, target;
@@ -70,7 +70,7 @@ struct smelt__attention smelt__problem_attention(const struct smelt__problem *pr
 /* Valid slots of a query's first list. */
 int64_t smelt__problem_valid_slots(const struct smelt__problem *problem, int64_t query);
 
-/* Whether a query is computed; the function `wanted` of comparisons by query. */
+/* Whether the call computes a query: the function `wanted` of comparisons by query. */
 int smelt__query_is_computed(const struct smelt__problem *problem, int64_t query);
 
 /* The downloaded results of a query and head: dv bf16 values; pointers into the copy. */
@@ -105,7 +105,7 @@ enum {
     [SMELT__OUT_ABSOLUTE] = {"max_abs_error", "out", NULL, "error of out", SMELT__LARGEST, out},   \
     [SMELT__OUT_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0}
 
-/* The rules; `nothing` is what an empty query has none of. SINGLE is sparse_attn's. */
+/* The rules; `nothing`: what an empty query lacks, in messages. Only sparse_attn has SINGLE. */
 enum {
     SMELT__OUT_EMPTY,
     SMELT__OUT_FINITE,
@@ -191,7 +191,7 @@ enum { SMELT__DSINK_FINITE, SMELT__DSINK_UNUSED };
 int64_t smelt__dsink_count(const struct smelt__problem *problem);
 void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepared, int64_t head,
                           struct smelt__finding *finding);
-/* The bar: the rounding error, of a sum in fp32, relative to its terms and to those of each delta. */
+/* The bar: the rounding error of an fp32 sum, relative to its terms' sizes and those of each delta. */
 #define SMELT__DSINK_COMPARISON(metrics_, rules_)                                                  \
     {                                                                                              \
         .unit = "head", .part = "part", SMELT__METRICS(metrics_), SMELT__RULES(rules_),            \
@@ -206,7 +206,7 @@ void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepar
 enum { SMELT__TARGET_RELATIVE, SMELT__TARGET_SCORE, SMELT__TARGET_METRICS };
 enum { SMELT__TARGET_NUMBER, SMELT__TARGET_MASKED, SMELT__TARGET_RULES };
 
-/* The metrics and rules for a set of outputs; `whose`: the row that a slot is one of. */
+/* The metrics and rules for a set of outputs; `whose`: what messages call a slot's row. */
 #define SMELT__TARGET_METRIC_ROWS(outputs, whose)                                                  \
     [SMELT__TARGET_RELATIVE] = {"relative_error",                                                  \
                                 "target",                                                          \

@@ -1,5 +1,5 @@
-/* Compares the results of attention over lists with the reference: out and lse by query, dq by query,
- * gradients of keys by key, dsink by head, the target by list. */
+/* Compares the results of attention over lists with the reference: out, lse and dq by query, dk and dv by
+ * key, dsink by head, the target by list. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Problems of operators over lists of slots: options, what the tensors hold, what of them a call
- * reads. */
+/* Problems of operators over lists of slots: their options, the contents of the tensors, and the bytes
+ * that a call may access. */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ void smelt__attention_defaults(const void *of, struct smelt__problem_options *gi
         given->scale = (float)(1.0 / sqrt(spec->dqk));
 }
 
-/* Several key blocks, the last of them not whole; of grouped heads a table that ends within an entry. */
+/* Several key blocks, the last one partial. With grouped heads the table ends within an entry. */
 void smelt__attention_small(const void *of, struct smelt__problem_options *given) {
     enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200, ENTRIES = 3, ODD = 3 };
     const struct smelt__attention_spec *const spec = of;
@@ -165,8 +165,8 @@ struct measured {
     double tbs;
 };
 
-/* A gather of 1152-byte rows without arithmetic, and a reduction of fp32 rows of 2304 bytes; of grouped
- * heads' rows, which stay in the L2 cache. */
+/* The rates of a gather of 1152-byte rows without arithmetic, of a reduction of fp32 rows of 2304 bytes,
+ * and of a gather of grouped heads' rows, which stay in the L2 cache. */
 static const struct measured gather[] = {
     {16384, 9.5}, {32768, 9.0}, {65536, 6.5}, {INT64_MAX, 5.2}};
 static const struct measured reduction[] = {{16384, 3.7}, {65536, 2.25}, {INT64_MAX, 1.55}};
@@ -178,8 +178,8 @@ static double ceiling_of(const struct measured *measured, int64_t rows) {
     return measured->tbs;
 }
 
-/* Arithmetic: `columns` multiplications of each valid row with each head of its group. Gather: so many
- * columns of each row once for each KV head, though queries that share a tile may gather one for all. */
+/* Arithmetic: `columns` multiplications for each valid row and head of its group. Gather: `gathered`
+ * columns of each row once for each KV head, though queries that share a tile may gather a row once. */
 static int find_rates(const struct smelt__problem *problem, int columns, int gathered,
                       struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__attention_spec *const spec = problem->spec;
@@ -205,8 +205,8 @@ int smelt__attention_target_rates(const struct smelt__problem *problem,
     return find_rates(problem, spec->dqk, spec->dqk, found);
 }
 
-/* Five products: the scores, dp, dq, dk and dv. Of grouped heads no other rate is known. Reduction: each
- * slot's fp32 row once, although queries that share a tile may reduce a common row. */
+/* Arithmetic: five products, of the scores, dp, dq, dk and dv; the only rate for grouped heads. Reduction:
+ * each slot's fp32 row once, although queries that share a tile may reduce a common row. */
 int smelt__attention_backward_rates(const struct smelt__problem *problem,
                                     struct smelt__rate found[SMELT__MOST_RATES]) {
     const struct smelt__attention_spec *const spec = problem->spec;
@@ -296,8 +296,8 @@ int smelt__attention_given(const struct smelt__problem *problem, int tensor) {
     return 1;
 }
 
-/* dq and dsink are. The order in which others are summed is not fixed unless the operator is
- * deterministic. */
+/* Whether a tensor has the same bits in every run: dq, dsink and a forward pass's results do. Sums of
+ * gradients by key have no fixed order unless the operator is deterministic. */
 int smelt__attention_reproducible(const struct smelt__problem *problem, int tensor) {
     return ((const struct smelt__attention_spec *)problem->spec)->deterministic ||
            !problem->pass->tensors->rows[tensor].one_of;
@@ -306,7 +306,7 @@ int smelt__attention_reproducible(const struct smelt__problem *problem, int tens
 /* ---- query lists ----------------------------------------------------------------------------- */
 
 enum {
-    STRANGERS = 4, /* entries of a query list that are not queries */
+    STRANGERS = 4, /* entries of a query list that name no query */
     MOST_TIMES = 3 /* maximum repetitions of a query */
 };
 
@@ -330,7 +330,7 @@ void smelt__attention_shape(struct smelt__problem *problem) {
         *workspace_limit = SIZE_MAX;
 }
 
-/* A random half of the queries, in random order, with some entries that are not queries. */
+/* A random half of the queries, in random order, with some entries that name no query. */
 static int32_t fill_query_list(struct smelt__problem *problem, int32_t *queries) {
     const struct smelt__problem_options *options = &problem->options;
     const int64_t total = options->batches * options->tokens;
@@ -383,12 +383,12 @@ static int make_query_list(struct smelt__problem *problem,
 
 /* ---- what the inputs hold -------------------------------------------------------------------- */
 
-/* Spiky heads: scores are multiplied by 1, 8 or 40, and all of a head's moved by 110 or -110
- * through the last column, where every key holds 8. In every second query they are not multiplied
- * but rise from the table's first row to its last by 1000, in every second head fall, by as much or
- * by 128, through the column before, where keys hold their place in the table: key blocks in order
- * each move the maximum, or leave it far above, or in long lists a little, and all of them together
- * by more than fp32's exponents reach. */
+/* Spiky heads. In the last column every key holds 8; through it all scores of a head move by 110 or
+ * -110. In every second query the scores are multiplied by 1, 8 or 40. In the others they change from
+ * the table's first row to its last, through the column before, where a key holds its place in the
+ * table: in every second head they rise by 1000, else fall by 1000 or 128. So key blocks in order each
+ * raise the maximum, leave it far above, or in long lists a little above; over the whole table scores
+ * change by more than fp32's exponents reach. */
 static const float SPIKE_KEY = 8.0F, SPIKE_SHIFT = 110.0F, SPIKE_RISE = 1000.0F,
                    SPIKE_SLOW_FALL = 128.0F;
 
@@ -664,7 +664,7 @@ static void fill_results(void *user, int64_t begin, int64_t end) {
     free(lse);
 }
 
-/* Makes the rows of queries NaN that are not computed, so that their use shows in the results. */
+/* Makes the rows of queries that are not computed NaN, so that their use shows in the results. */
 static void fill_unlisted(struct smelt__problem *problem, int tensor) {
     const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
     const size_t element = smelt__element_bytes(row->element);
@@ -678,7 +678,7 @@ static void fill_unlisted(struct smelt__problem *problem, int tensor) {
 }
 
 /* lse, and out if there is one, of the queries that are computed; those of others are NaN. In large
- * problems they are invented: what reads them is defined for any, and a kernel does the same work. */
+ * problems they are invented: the pass that reads them is defined for any values and takes as long. */
 static int make_results(struct smelt__problem *problem,
                         const struct smelt__attention_tensors *tensors) {
     const struct smelt__attention_spec *const spec = problem->spec;
@@ -696,7 +696,7 @@ static int make_results(struct smelt__problem *problem,
 
 /* ---- all ------------------------------------------------------------------------------------- */
 
-/* What a backward pass has besides. */
+/* The other inputs of a backward pass. */
 static int fill_gradients(struct smelt__problem *problem,
                           const struct smelt__attention_tensors *tensors) {
     smelt__normals_fill(problem, tensors->grad_out, STREAM_GRAD_OUT);

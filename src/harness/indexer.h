@@ -56,7 +56,7 @@ static inline double smelt__indexer_dweight_bar(int weights_dtype, double tolera
     return tolerance + (weights_dtype == SMELT__WEIGHTS_BF16 ? 0x1p-8 : 0);
 }
 
-/* What a row of gradients must be. `lost`: its error beside rounding. */
+/* The expected row of gradients. `lost`: an error that is permitted in addition to rounding. */
 static inline struct smelt__expected_row
 smelt__indexer_expected_row(const struct smelt__indexer_bwd_row *row, int columns, double lost) {
     return (struct smelt__expected_row){

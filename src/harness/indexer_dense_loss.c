@@ -161,8 +161,8 @@ static int64_t keys_of(const struct smelt__problem *problem) {
     return problem->extents[SMELT__INDEXER_DENSE_LOSS_N];
 }
 
-/* Logits are then a few units apart. With adversarial windows those of some queries are hundreds, whose
- * exponentials overflow. */
+/* Logits are then a few units apart. With adversarial windows some queries' logits are in the hundreds and
+ * their exponentials overflow. */
 static float logit_factor(const struct smelt__problem *problem, int64_t query) {
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
     const float factor = 3.0F / sqrtf((float)(spec->index_heads * spec->index_dim));

@@ -75,8 +75,8 @@ static int trial(const void *spec, int number, struct smelt__problem_options *gi
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* limit: with half of the seeds, beside lengths where blocks have no largest logits; keys: with three of
- * four. */
+/* limit: with half of the seeds, without block_max only beside topk_length; keys: with three of four
+ * seeds. */
 static int given(const struct smelt__problem *problem, int tensor) {
     const int blocks = ((const struct smelt__indexer_scores_spec *)problem->spec)->block_max > 1;
     const uint64_t seed = problem->options.seed;

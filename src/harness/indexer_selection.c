@@ -75,7 +75,7 @@ static double next_bf16(double number, int up) {
                                                     : (uint16_t)(bits - 1));
 }
 
-/* The least error of a logit whose value is `got`, which must be a number of bf16 if logits are. */
+/* The least error of a logit whose value is `got`, which must be a bf16 number if logits are rounded. */
 static double value_error(const struct smelt__selection *row, double got, double expected) {
     if (!row->bf16)
         return smelt__logits_error(got, expected);

@@ -1,16 +1,16 @@
 /*
- * A selection of the largest logits of a query, and whether it is a correct one: what indexer_topk's
+ * A selection of the largest logits of a query, and the test whether it is correct, which indexer_topk's
  * comparisons have in common.
  */
 #pragma once
 
 #include "harness/placed.h"
 
-/* Metrics: the excess of an unselected entry's logit over a selected one's, and the values' error. */
+/* Metrics: by how much an unselected entry's logit exceeds a selected one's, and the values' error. */
 enum { SMELT__SELECTION_CHOICE, SMELT__SELECTION_VALUES, SMELT__SELECTION_METRICS };
 
-/* Those of a selection without values, a list of rows or lengths come first: published blocks have
- * them alone. */
+/* Rules. Those before SMELT__SELECTED_RULES need no values, list of rows or lengths; published blocks have
+ * only these. */
 enum {
     SMELT__SELECTION_INDEX_BEHIND,
     SMELT__SELECTION_IN_WINDOW,
@@ -31,14 +31,14 @@ enum {
 struct smelt__selection {
     int64_t topk, pinned, order;
     int expand;                      /* rows of an entry in the list */
-    int bf16;                        /* 1: logits are rounded to it */
+    int bf16;                        /* 1: logits are rounded to bf16 */
     const int32_t *indices, *length; /* length NULL: not given. Of lists: entries, then -1 */
     const float *values;             /* or NULL */
     int64_t added;                   /* to indices */
     int32_t begin, end;              /* its window, in entries */
     int64_t count;                   /* entries of all keys */
     int64_t last;                    /* the window's end in entries, of candidates too */
-    int32_t *keys; /* of candidates: entry i of the window is key keys[i]; NULL: entries are it */
+    int32_t *keys; /* of candidates: entry i of the window is key keys[i]; NULL: entries are keys */
     double *logits, *terms; /* [count] */
     uint8_t *chosen;        /* [count] */
 };
@@ -50,9 +50,9 @@ int64_t smelt__selection_wanted(const struct smelt__selection *row);
 void smelt__selection_judge(const struct smelt__selection *row, int64_t wanted,
                             struct smelt__finding *finding);
 
-/* The number that becomes a logit's value. */
+/* The value of a logit, rounded as `bf16` says. */
 double smelt__selection_rounded(const struct smelt__selection *row, double logit);
 
-/* A selection from logits so rounded, one of several correct ones: entries[topk], -1 past the last.
- * -1: out of memory. */
+/* Makes one of the correct selections from the rounded logits: entries[topk], -1 past the last. -1: out of
+ * memory. */
 int smelt__selection_make(const struct smelt__selection *row, int32_t *entries);

@@ -174,7 +174,7 @@ struct smelt__harness_pass {
     const struct smelt__args_table *tensors;
     int table; /* of a pass with several rows: the spec's number, by `table_of` of the operator */
 
-    /* Of operators over lists of slots (attention.h): the reference's call of the args struct. */
+    /* Of operators over lists of slots (attention.h): makes the reference's call from the args struct. */
     struct smelt__attention (*attention)(const struct smelt__attention_spec *spec,
                                          const void *args);
     int leaves_free; /* 1: problems of every fourth seed set free_multiprocessors */

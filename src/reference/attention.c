@@ -1,5 +1,4 @@
-/* Sparse attention, of the calls of sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores: see
- * operators.h. */
+/* The reference of sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores: see operators.h. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +88,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* A query's number of a tensor of int32, `none` without the tensor; in 0..none. */
+/* A query's number in a tensor of int32, clipped to 0..none; `none` without the tensor. */
 static int64_t number_of(const struct smelt__attention *call, const smelt_const_tensor *tensor,
                          int64_t query, int64_t list, int64_t none) {
     const int64_t batch = query / call->tokens, token = query % call->tokens;
@@ -271,7 +270,7 @@ static void attend(const struct smelt__attention *call, int head, int64_t count,
     }
 }
 
-/* What a query without a key has. */
+/* The results of a query without a key. */
 static void clear(const struct smelt__attention *call, int64_t position,
                   const struct smelt__attention_results *results) {
     const size_t heads = (size_t)call->spec.heads, dv = (size_t)call->spec.dv;
@@ -358,7 +357,7 @@ static struct sum sum_begin(double *row, double *terms, int columns) {
     return (struct sum){row, terms, columns, 0};
 }
 
-/* Adds factor * row[columns]; `size`: the factor, were all numbers that it is a sum of positive. */
+/* Adds factor * row[columns]; `size`: the sum of the absolute values of the factor's terms. */
 static void add_row(struct sum *sum, double factor, double size, const double *row, int columns) {
     for (int i = 0; i < columns; i++) {
         sum->row[i] += factor * row[i];

@@ -22,7 +22,7 @@ enum smelt__order { SMELT__ORDER_INDEX, SMELT__ORDER_SCORE };
 enum smelt__scale { SMELT__SCALE_PLAIN, SMELT__SCALE_POWER_OF_TWO };
 enum smelt__gqa_lists { SMELT__LISTS_SHARED, SMELT__LISTS_OF_KV_HEADS };
 
-/* Of sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores; 0: the operator has no such key. */
+/* For sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores; 0: the operator lacks the key. */
 struct smelt__attention_spec {
     int heads, kv_heads; /* kv_heads 0: one, whose values are the first columns of its keys */
     int dqk, dv, topk;
@@ -97,10 +97,10 @@ struct smelt__quantize_spec {
 };
 
 /* ---- attention over lists ----------------------------------------------------------------------
- * sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores are one mathematics. Queries are
- * numbered b * T + t, the lists of a query from 0 on, keys (b * S + row) * Hkv + KV head. */
+ * sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores have one definition. Numbers: query
+ * b * T + t, a query's lists from 0 on, key (b * S + row) * Hkv + KV head. */
 
-/* A call: an args struct's inputs, with all strides. */
+/* A call: the inputs of an args struct, with all strides set. */
 struct smelt__attention {
     struct smelt__attention_spec spec; /* kv_heads and granularity at least 1 */
     int shared;                        /* 1: values are the first columns of keys */
@@ -131,7 +131,7 @@ struct smelt__attention smelt__sparse_gqa_scores_attention(const struct smelt__a
 void smelt__sparse_attn_resolve_strides(const struct smelt__attention_spec *spec,
                                         smelt_sparse_attn_args *args);
 
-/* The slots of a list that count; its entries; the rows that a query may read. */
+/* The number of a list's slots that count; its entries; the number of rows that a query may read. */
 int64_t smelt__attention_slots(const struct smelt__attention *call, int64_t query, int64_t list);
 const int32_t *smelt__attention_list(const struct smelt__attention *call, int64_t query,
                                      int64_t list);
@@ -156,8 +156,8 @@ struct smelt__attention_results {
                            errors of its terms */
 };
 
-/* Computes queries[0..query_count), in range; queries NULL means the first ones. The call's own query
- * list is not read. */
+/* Computes queries[0..query_count), all in range; NULL: the first query_count queries. The call's own
+ * query list is not read. */
 int smelt__attention_forward(const struct smelt__attention *call, const int64_t *queries,
                              int64_t query_count, const struct smelt__attention_results *results);
 
@@ -178,8 +178,8 @@ struct smelt__row_grads {
     double *max_abs;   /* [count]: largest absolute score used, 0 without one; may be NULL */
 };
 
-/* The backward pass, whose out and lse are inputs. The queries are queries[0..query_count), counted as
- * often as they occur; NULL means the first ones. dq: [query_count, H, dqk]. */
+/* The backward pass, whose out and lse are inputs. It takes queries[0..query_count), each as often as it
+ * occurs; NULL: the first query_count queries. dq: [query_count, H, dqk]. */
 int smelt__attention_dq(const struct smelt__attention *call, const int64_t *queries,
                         int64_t query_count, const struct smelt__row_grads *results);
 
@@ -193,8 +193,8 @@ int smelt__attention_keys(const struct smelt__attention *call, const int64_t *qu
 int smelt__attention_dsink(const struct smelt__attention *call, const int64_t *queries,
                            int64_t query_count, int head, double *dsink, double *terms);
 
-/* A row of the target, [width], of a list, from the call's lse; and in *max_abs the largest absolute
- * score, 0 without one. */
+/* The target of a list, [width], from the call's lse; and in *max_abs the largest absolute score, 0 without
+ * one. */
 int smelt__attention_target(const struct smelt__attention *call, int64_t query, int64_t list,
                             double *target, double *max_abs);
 

@@ -19,7 +19,7 @@ smelt__log_write(const struct smelt__log *log, smelt_log_level level, const char
 __attribute__((cold, format(printf, 2, 3))) smelt_status smelt__fail(smelt_status status,
                                                                      const char *format, ...);
 
-/* The same for an argument that must not be NULL. */
+/* smelt__fail with INVALID_ARGUMENT for the argument `name`, which must not be NULL. */
 __attribute__((cold)) smelt_status smelt__fail_null(const char *name);
 
 /* Saves the thread's message across work whose failure does not fail the call: a call that succeeds

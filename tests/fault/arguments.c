@@ -11,10 +11,10 @@
 #include "ops/call.h"
 #include "smelt/smelt.h"
 
-static int calls = 3000; /* of each operator on each device after the first launch, */
+static int calls = 3000; /* of each operator on each device, after the first call that launches */
 
 enum {
-    MOST_CALLS = 1000000, /* which occurs within so many calls */
+    MOST_CALLS = 1000000, /* the first launch must occur within this number of calls */
     MOST_LAUNCHES = 1000, /* of a call: the fake driver fails further ones */
     LAYOUTS = 2,          /* of an operator */
     WORKSPACE = 64 << 20, /* bytes */

@@ -1,5 +1,5 @@
-/* The indexer's deterministic backward pass sums dk without rounding: each row consists of multiples of a power of
- * two so large that a bound of the row's sum has at most 24 bits. */
+/* The indexer's deterministic backward pass sums dk without rounding: the addends of a row are multiples
+ * of a power of two, so large that the bound of the row's sum needs at most 24 bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

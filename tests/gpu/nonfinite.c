@@ -1,5 +1,5 @@
-/* NaN and infinity in the inputs of one query, or in a key: they appear in the results of the queries that meet them,
- * and may affect those that share a tile with these; all other results keep their bits. */
+/* NaN and infinity in the inputs of one query, or in a key. They appear in the results of the queries that
+ * use them and may affect queries that share a tile with these; all other results keep their bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,12 +32,12 @@ struct plant {
     int tensor;      /* of bf16 or fp32 */
     int64_t element; /* within the query's part, or the key's row */
     float value;
-    unsigned
-        shows; /* the outputs (SMELT__OF) in which it must appear for each query that meets it; 0: HEAD's
-                       results must be 0, since x = NaN counts as x <= 0 */
+    /* The outputs (SMELT__OF) in which it must appear for each query that uses it; 0: HEAD's results must
+     * be 0, since x = NaN counts as x <= 0. */
+    unsigned shows;
 };
 
-/* An operator's plants; the numbers of its tensors. */
+/* An operator's planted numbers, and the numbers of its tensors. */
 struct subject {
     const char *spec;
     int heads, group;                            /* group: queries that share a tile */

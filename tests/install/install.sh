@@ -1,8 +1,8 @@
 #!/bin/bash
 # install.sh SOURCE_FOLDER BUILD_FOLDER: configures, builds and installs smelt under a new prefix, as a user does, and
-# checks the installed files. What BUILD_FOLDER has compiled with the same commands is not compiled again. Builds the example with every command of README.md and docs/embedding.md, and
-# runs it and the command from that prefix on the emulator, without LD_LIBRARY_PATH. Repeats this with the
-# static library only.
+# checks the installed files. What BUILD_FOLDER has compiled with the same commands is not compiled again. Builds the
+# example with every command of README.md and docs/embedding.md, and runs it and the command from that prefix on the
+# emulator, without LD_LIBRARY_PATH. Repeats this with the static library only.
 set -euo pipefail
 export LC_ALL=C
 source=$1

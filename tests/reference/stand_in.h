@@ -20,7 +20,7 @@ enum stand_in_defect { /* tests/cli/device.sh uses the first ones by number */
                        STAND_IN_COMPUTES_UNLISTED,
                        STAND_IN_SKIPS_LAST_QUERY,
                        STAND_IN_DEFECTS,
-                       /* Not detected by a comparison with the reference, but by the emulator's runs: */
+                       /* Detected by the emulator's runs, not by the comparison with the reference: */
                        STAND_IN_LAST_BIT, /* of one result, well within the tolerance */
                        STAND_IN_WRITES_INPUT,
 };

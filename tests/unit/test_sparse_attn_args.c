@@ -1,5 +1,6 @@
 /* The arguments of sparse_attn: the kernel's params, and refusals in addition to those that follow
- * from the operator's table (tests/gpu/arguments.c, tests/fault/arguments.c). No device: pointers are not dereferenced. */
+ * from the operator's table (tests/gpu/arguments.c, tests/fault/arguments.c). There is no device: pointers
+ * are not dereferenced. */
 #include "ops/call.h"
 #include "ops/sparse_attn_args.h"
 #include "smelt/sparse_attn.h"

@@ -364,8 +364,8 @@ static void print_table(const struct checks *checks) {
     printf(" (seed %llu)\n", (unsigned long long)checks->requests[0].problem.seed);
 }
 
-/* Whether an earlier check has failed with the same error, such as a kernel that does not compile:
- * their messages differ in the command alone. */
+/* Whether an earlier check failed with the same error, such as a kernel that does not compile: the
+ * messages differ only in the command. */
 static int is_said(const struct checks *checks, size_t number) {
     const struct smelt__check_result *result = &checks->results[number];
     const char *command = strstr(result->message, result->command);

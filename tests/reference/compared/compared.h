@@ -1,7 +1,7 @@
 /*
- * Tests of the comparisons in src/harness, for every operator alike. A file per operator (OPERATOR.txt)
+ * Tests of the comparisons in src/harness, the same for every operator. A file per operator (OPERATOR.txt)
  * has for each pass the specs and problems that the tests use, then what test_comparisons.c found with
- * them: how large an error each metric accepts, and what becomes of each kind of wrong number.
+ * them: how large an error each metric accepts, and whether each kind of wrong number fails.
  */
 #pragma once
 

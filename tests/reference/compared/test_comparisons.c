@@ -4,12 +4,12 @@
  *     test_comparisons FOLDER [OPERATOR] [--renew]
  *
  * For each pass of the operators (of OPERATOR only) the program writes correct results into the outputs, which
- * must pass. Then it changes them in two ways.
+ * must pass. Then it makes changes of three kinds.
  *
  * Errors: an element, a piece or a whole output is multiplied by 1 + e. For each metric the program finds
  * the largest e that passes and the smallest that fails because of this metric.
  *
- * Inputs: once each one's numbers are changed, the results must no longer pass.
+ * Inputs: all numbers of one input are changed, so that the correct results must no longer pass.
  *
  * Wrong numbers: elements of each output and kind of expected value (0, -inf, inf, nan, -1, n: any other
  * number) are replaced by NaN, infinities, the adjacent numbers, others of the output and so on.
@@ -22,8 +22,8 @@
  *     bar METRIC                 its bar, for each spec and problem
  *     error METRIC of a SHAPE    the smallest e that fails, likewise; - where another metric or rule fails first
  *     sum METRIC                 for metrics of integers: the sum of its finite values with all wrong numbers
- *     input NAME: ...            with how many specs and problems its change is refused, and passes
- *     OUTPUT KIND REASON COUNT   how many fail for this reason, and which; REASON pass: that are accepted
+ *     input NAME: ...            with how many specs and problems the results then fail, and pass
+ *     OUTPUT KIND REASON COUNT   how many wrong numbers fail for this reason, and which; REASON pass: pass
  *
  * The test fails if this differs from what is recorded, if no error and no wrong number makes a metric or rule fail,
  * and if an output has neither. --renew records what was found: read its diff.
