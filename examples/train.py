@@ -2,7 +2,7 @@
 """Trains a small model with sparse attention and a learnt indexer.
 
     python examples/train.py [--model NAME] [--steps N] [--dense N] [--warm-up N]     on one GPU
-    torchrun --nproc-per-node 2 examples/train.py          context parallel: each rank has a part of every document's queries
+    torchrun --nproc-per-node 2 examples/train.py          context parallel: each rank has some queries
     ... --backend torch [--device cpu]                     the eager reference, to compare losses
 
 Packed documents of random words that repeat with a fixed period: each token equals the one a period before it, which
@@ -20,9 +20,9 @@ the model learns to look up. Two layers of
 
 The stages are those of DeepSeek-V3.2's training. First the model is trained with dense attention, without indexers. Then the
 model is frozen and the indexers alone are warmed up: trained towards dense attention's distribution over all keys, pools or
-blocks (`indexer_dense_loss`). Then attention is sparse, the model is trained on, and the indexers are trained towards
-attention's distribution over what they chose. Neither loss needs a tokens x tokens matrix. The warm-up needs a model that has
-learnt where to look: before, attention is nearly uniform, and so would the indexer's choice be.
+blocks (`indexer_dense_loss`). In the third stage attention is sparse: training of the model continues, and the indexers are
+trained towards attention's distribution over what they chose. Neither loss needs a tokens x tokens matrix. The warm-up
+needs a trained model: at first attention is nearly uniform and gives the indexers nothing to learn.
 
 Context parallel: queries are divided in zigzag order, so that ranks have equal work; keys are gathered, and the backward pass
 sums their gradients.
@@ -88,7 +88,7 @@ class _Gather(torch.autograd.Function):
 
 
 class Indexed(nn.Module):
-    """Shared by the kinds of attention: an indexer, which is trained separately from the model (hence detach)."""
+    """What both kinds of attention share: an indexer, which is trained separately from the model (hence detach)."""
 
     def __init__(self, model, heads, weighted):
         super().__init__()
@@ -114,7 +114,7 @@ def pooled(ik):
 
 
 class Latent(Indexed):
-    """Queries' heads read one latent row for each token, whose first VALUE columns are the value."""
+    """All heads read one latent row for each token, whose first VALUE columns are the value."""
 
     def __init__(self, model):
         super().__init__(model, INDEX_HEADS, True)
@@ -160,14 +160,14 @@ class Latent(Indexed):
         return smelt.sparse_attention(q, kv, every, self.scale, sink=self.sink, return_lse=True, **options)
 
     def warm_up(self, q, kv, lse, iq, ik, weights, begin, end, backend):
-        """The indexer's loss against dense attention, over the keys of which it chooses."""
+        """The indexer's loss against dense attention, over all keys from which it may choose."""
         keys = pooled(ik) if self.pool > 1 else ik
         last = end if self.sink is None else end - WINDOW
         given = q.detach(), kv.detach(), lse, iq, keys, weights, begin, last, self.scale
         return smelt.indexer_dense_loss(*given, granularity=self.pool, backend=backend)
 
     def sparse(self, q, kv, iq, ik, weights, begin, end, options):
-        """Attention to what the indexer chooses, and the indexer's loss there, in one call."""
+        """Attention to the keys that the indexer chooses, and the indexer's loss over them, in one call."""
         if self.model == "glm-5.3-flash":
             choice = pooled(ik), weights, begin // POOL, end // POOL, TOPK // POOL
             options = {"expand": POOL, "limit": end, "tail": True, **options}
@@ -177,8 +177,8 @@ class Latent(Indexed):
         return out, loss
 
     def chain(self, q, kv, iq, ik, weights, begin, end, published, options):
-        """The same call by call, for lists that have the last tokens in addition to the chosen ones, of which alone the
-        indexer learns; and what the layer publishes."""
+        """The same in separate calls, since lists have the last tokens in addition to the chosen ones, which alone count in
+        the indexer's loss. Also returns the blocks that the layer publishes."""
         backend, named = options["backend"], {}
         if self.model == "deepseek-v4.1" and published is None:
             named = {"publish": PUBLISHED, "publish_block": POOL, "publish_pinned": 1}

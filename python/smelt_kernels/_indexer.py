@@ -13,7 +13,7 @@ from ._indexer_gradients import WEIGHTS, scored_as_kernels_read
 from ._library import LibraryOperation, spec_text
 from ._operation import may_cast
 
-CHUNK_BYTES = 128 << 20  # of logits, that a call in several chunks of queries holds at a time
+CHUNK_BYTES = 128 << 20  # of logits that exist at a time in a call in chunks of queries
 
 
 # ---- windows ----------------------------------------------------------------------------------------

@@ -18,13 +18,13 @@ from ._operation import Operation
 
 NEVER = float("-inf")
 FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
-TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8"}  # as specs say them
+TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8"}  # as specs name them
 LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
 SLOTS = "width"  # the letter of a list's slots, of which kernels need one
 
 
 def spec_text(operator: str, keys: dict) -> str:
-    """A spec. A key that is None, or a type that no spec has, is left out, and so has its default."""
+    """A spec. A key whose value is None, or a type that specs cannot name, is left out: it has its default."""
     words = {name: TYPES.get(each) if isinstance(each, torch.dtype) else each for name, each in keys.items()}
     words = {name: int(each) if type(each) is bool else each for name, each in words.items() if each is not None}
     return operator + ":" * bool(words) + ",".join(f"{name}={each}" for name, each in words.items())
@@ -43,10 +43,10 @@ def is_deterministic(asked) -> bool:
 class LibraryOperation(Operation):
     """An operator's pass.
 
-    spec: a function that says the spec's text, or a Refused. Its first parameters are the key's types and sizes; the
-        others are tensors (it is told whether they are given), NAME_dtype of a tensor (its type, None if it is not given),
-        the letter of an input's dimension (it is told the extent), or options of the call, with their types. None: the
-        operator has no keys.
+    spec: a function that returns the spec's text, or a Refused. Its first parameters are the key's types and sizes; each
+        other parameter is a tensor's name (the value: whether it is given), NAME_dtype of a tensor (its type, None if it
+        is not given), the letter of an input's dimension (the extent), or an option of the call, annotated with its type.
+        None: the operator has no keys.
     key: see Operation.
     reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
         tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
@@ -56,9 +56,9 @@ class LibraryOperation(Operation):
         and outputs of this operation, by name.
     also: optional outputs that are always made. asked: those that are made where the option with_NAME is true. made_with:
         {output: the option of the spec above 0 with which it is made}.
-    table: a function that gives, of the arguments by name, the first arguments of `spec`, up to the options, of a shape that
-        is always legal, and other values of options: tensors have the shapes of this spec's description, which has the
-        call's options. None: the operator's name describes every call.
+    table: a function of the arguments by name that returns arguments for `spec`: a tuple of those before the options, for
+        a shape that is always legal, and a dictionary of options that replace the call's. The description of that spec
+        gives the tensors' shapes. None: the operator's name describes every call.
     written: outputs, or tensors that are added to, that the caller gives.
     floats: whether the eager reference takes any floating type in the place of bf16. kinds: {tensor: legal types}, where
         there are others than the description's.

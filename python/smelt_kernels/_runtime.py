@@ -251,9 +251,8 @@ def _create(device: int, spec: str):
 
 
 def find(key: tuple, backend: str, spec, *options):
-    """A call's operator. Where the eager reference computes, None if `backend` asks for it, else the Refused, of which the
-    caller warns once the arguments are checked. Its spec is spec(*key without the device, *options), which may be a
-    Refused."""
+    """A call's operator, for the spec that spec(*key without the device, *options) returns. Where the eager reference
+    computes: None if `backend` asks for it, else a Refused, about which the caller warns after checking the arguments."""
     found = _found.get((key, backend, spec, options))
     return found if found is not None else _search(key, backend, spec, options)
 
@@ -261,7 +260,7 @@ def find(key: tuple, backend: str, spec, *options):
 def _without_defaults(spec: str) -> str:
     try:
         return _native.canonical(spec)
-    except ValueError:  # whose making says why
+    except ValueError:  # creating the operator reports it
         return spec
 
 
@@ -284,7 +283,7 @@ def _search(key: tuple, backend: str, spec, options: tuple):
 
 
 def warn_of(refused: Refused) -> None:
-    """There is no kernel, and the eager reference computes."""
+    """Warns, once for each reason, that there is no kernel and the eager reference computes."""
     text = f"smelt: the eager reference computes, which is slow: {refused.reason}"
     held = getattr(_held, "texts", None)
     if held is None:
@@ -294,8 +293,8 @@ def warn_of(refused: Refused) -> None:
 
 
 class HeldWarnings:
-    """Around the parts of one call: their warnings come once all are computed, so that bad arguments of a later part are
-    refused without one."""
+    """Delays the warnings of a call's parts until all parts are computed, so that an error in the arguments of a later part
+    comes without a warning."""
 
     def __enter__(self):
         _held.texts = []

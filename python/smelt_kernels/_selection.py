@@ -42,13 +42,13 @@ def _chosen_rules(named) -> None:
 
 
 def _legal_lists(named) -> dict:
-    """For a table: numbers of entries that kernels have."""
+    """Replaces illegal topk and pinned by legal ones, for `table` of a LibraryOperation."""
     topk, pinned = named["topk"], min(named["pinned"], _MOST_TOPK)
     return {"topk": min(topk, _MOST_TOPK) if isinstance(topk, int) else max(pinned, 1), "pinned": pinned}
 
 
 def lists(topk, order, pinned, expand, tail, width) -> tuple:
-    """topk, order, pinned, expand, tail, width as the operators have them."""
+    """topk, order, pinned, expand, tail and width, checked, as the operators take them."""
     choose(order, "order", ORDERS)
     topk = whole(topk, "topk")
     tail = bool(tail if isinstance(tail, (bool, Tensor)) else integer(tail, "tail"))
@@ -154,7 +154,7 @@ def _two_steps(
     activation, groups, block_max, pinned, expand, tail, candidate_block, publish, publish_block, publish_pinned,
     logits,
 ):  # fmt: skip
-    """The eager reference by chunks of queries, so that no more than CHUNK_BYTES of logits are held."""
+    """The eager reference in chunks of queries, so that at most CHUNK_BYTES of logits exist at a time."""
     rows, keys = max(1, CHUNK_BYTES // max(4, 4 * groups * k.shape[0])), k.shape[0]
     parts = []
     for first in range(0, max(1, q.shape[0]), rows):
@@ -185,7 +185,7 @@ def _saved_choice(arguments, made):
 
 
 def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset, window_end):
-    """Of the values, which are the logits of what was chosen."""
+    """The gradients of the values, which are the logits of the selected keys."""
     index_offset, free, scale, expand, backend, activation, groups, block_max = options
     for name, value in (("groups", groups), ("block_max", block_max)):
         if value > 1:
@@ -206,7 +206,7 @@ def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset, wi
 
 
 def entries_of(rows, lengths, window_end, topk, expand):
-    """Of lists of rows, before which offsets were added: the entries; -1 where none has a row there."""
+    """The entries of lists of rows without offsets, [T, topk]; -1 where there is no further entry."""
     slots = torch.arange(0, topk * expand, expand, device=rows.device)
     entries = rows[:, : topk * expand : expand].div(expand, rounding_mode="floor")
     is_entry = (slots < lengths.unsqueeze(1)) & (entries < window_end.unsqueeze(1))  # others are the tail's
@@ -222,7 +222,7 @@ _topk.differentiable(("q", "k", "weights"), 1, _saved_choice, _choice_gradients)
 
 
 def ascend(candidates, keys, block) -> None:
-    """Refuses lists that the operator's ties and orders do not allow for, where their numbers are on the host."""
+    """Refuses candidates that do not ascend, if they are on the host."""
     if type(candidates) is not Tensor or candidates.device.type != "cpu" or is_traced() or candidates.dim() != 2:
         return
     is_block = (candidates >= 0) & (candidates < -(-keys // block))
@@ -237,7 +237,7 @@ def ascend(candidates, keys, block) -> None:
 
 
 def publication(publish, publish_block, publish_pinned) -> tuple:
-    """publish, publish_block, publish_pinned as the spec has them."""
+    """publish, publish_block and publish_pinned, checked, as the spec has them."""
     if publish is None and publish_block == 1 and publish_pinned == 0:
         return 0, 1, 0
     count = 0 if publish is None else whole(publish, "publish")

@@ -27,7 +27,7 @@ def presets() -> list[str]:
 
 
 def _is_operator(name: str) -> bool:
-    """Whether a spec may be the name alone, without keys."""
+    """Whether the name is that of an operator without required keys, and so a spec."""
     try:
         return bool(_native.expand(name))
     except ValueError:
