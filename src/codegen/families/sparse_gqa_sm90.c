@@ -22,7 +22,7 @@ enum {
     TILE_UNITS = TILE_ROWS / UNIT,
     TILE_COLUMNS = 64,
     ROW_BYTES = 2 * TILE_COLUMNS, /* of a column tile */
-    DESCRIPTION = 80,             /* bytes of a tile's */
+    DESCRIPTION = 80,             /* bytes of a tile's description */
     ALIGNMENT = 1024,             /* the swizzle repeats every 1024 bytes */
     BARRIER_BYTES = 8,
     MOST_STAGES = 6,
@@ -68,7 +68,7 @@ static struct choice choose(const struct smelt__spec *spec, int segment_tiles) {
     return choice;
 }
 
-/* Checks the limits, and adds all but the constants. `less`: what would help. */
+/* Checks the limits, and adds all but the constants. `less`: the remedy that the message names. */
 static int finish(const struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, const char *template_name, const char *less,
                   struct smelt__plan *plan, struct smelt__message *message) {

@@ -122,7 +122,7 @@ static struct found_metric *metric_named(const char *name) {
     return NULL;
 }
 
-/* Of correct results. */
+/* Notes how often each rule was checked in correct results, and the bars. */
 static void note_result(const struct smelt__check_result *result) {
     for (int i = 0; i < result->rule_count; i++) {
         const char *name = result->rules[i].rule->name;
@@ -148,7 +148,7 @@ static void note_result(const struct smelt__check_result *result) {
     }
 }
 
-/* The reference's results: two sums that any change of them changes. */
+/* Two sums over the reference's results, so that any change of a result shows. */
 static void note_values(const struct bench *bench, int tensor) {
     const char *const name = bench->pass.tensors->rows[tensor].name;
     int n = 0;
@@ -422,7 +422,7 @@ static void plant_in(struct bench *bench, int tensor) {
     }
 }
 
-/* Changes every number of an input: what was right is then wrong. */
+/* Changes every number of an input, so that the correct results become wrong. */
 static void change_input(struct bench *bench, int tensor) {
     unsigned char *const data = smelt__problem_data(&bench->problem, tensor);
     const size_t bytes = smelt__problem_bytes(&bench->problem, tensor);
@@ -705,7 +705,8 @@ static void print_found(FILE *to) {
     }
 }
 
-/* Words are equal; numbers may differ by a hundredth, of results by little, for another machine's exp(). */
+/* Whether two lines agree: words and footprints are equal; numbers may differ by 1 %, sums of results by less,
+ * since another machine's exp() differs. */
 static int is_same_line(const char *a, const char *b) {
     const double tolerance = strncmp(a, "values ", 7) == 0       ? 2e-6
                              : strncmp(a, "footprint ", 10) == 0 ? 0
