@@ -8,8 +8,8 @@
  *
  * Slot i of query t is valid when i < topk_length[t] (if given), 0 <= indices[t,i] < S and
  * indices[t,i] < limit[t] (if given). All others are masked: they do not contribute, and their grad
- * is not read. A key that is selected twice counts twice. With s = indices[t,i], x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over
- * valid slots:
+ * is not read. A key that is selected twice counts twice. With s = indices[t,i],
+ * x = dot(q[t,h,:], k[s,:]) and g = grad[t,i], over valid slots:
  *   dq[t,h,:]     = sum over i of g * weights[t,h] * [x > 0] * k[s,:]
  *   dweights[t,h] = sum over i of g * max(0, x)
  *   dk[s,:]       = sum over t, h and i of g * weights[t,h] * [x > 0] * q[t,h,:]

@@ -17,7 +17,7 @@ struct smelt__normals {
 /* A shared table, made by the first call. Thread-safe. */
 const struct smelt__normals *smelt__normals(void);
 
-/* The next normal value of a random stream. */
+/* A normal value drawn from `random`. */
 float smelt__normal_next(struct smelt__random *random);
 
 /* Row number `row` of stream `stream` of a seed: `count` values. */

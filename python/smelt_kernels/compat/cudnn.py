@@ -5,7 +5,7 @@ Their contract for attention: q [T, H, D], kv [S, D], topk_idxs [T, topk], lse [
 tensors have a batch dimension and are bf16 (for indexer_forward_wrapper also e4m3); indices count rows of the query's
 batch, or with topk_indices_global of all batches (b * S_k + row). Results are dicts that unpack as tuples. In addition:
 any number of heads, masked slots anywhere, empty rows; for top-k, rows shorter than top_k, which end with -1; indices
-ascend. The dense wrappers take and return T x S matrices, as the originals do, and hold 16 MB of each temporary one.
+ascend. The dense wrappers take and return T x S matrices, as the originals do, and need at most 16 MB for each temporary one.
 Arguments are those of version 1.32, in its order (in older versions grad_loss follows loss_coeff: pass it by name).
 Arguments that only tune the original kernels have no effect.
 """
