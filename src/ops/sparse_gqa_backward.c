@@ -45,10 +45,10 @@ struct backward {
     int one_kernel; /* 1: sparse_gqa_bwd sums dk and dv, too */
     int is_few;     /* 1: a launch of sparse_gqa_bwd_keys takes a range */
     int64_t range;  /* chunks of the index in a range of queries */
-    int is_block;   /* 1: sparse_gqa_bwd_keys is block-stationary, and the index is that of a chunk */
+    int is_block;   /* 1: sparse_gqa_bwd_keys is block-stationary, the index that of a chunk */
     int64_t chunk;  /* with is_block: entries of a chunk */
     int64_t units;  /* with is_block: of an entry and slot */
-    int list_heads;                   /* KV heads that share a list */
+    int list_heads; /* KV heads that share a list */
     size_t dq_partials, key_partials; /* in the workspace */
     size_t bytes;
 };

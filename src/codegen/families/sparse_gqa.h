@@ -162,7 +162,7 @@ struct smelt__sparse_gqa_block_launch {
     int units;      /* of a pair and KV head: groups of 8 of its query heads */
     int box_heads;  /* heads of a box of q's tensor map */
     int warpgroups; /* backward: those that have sums of dK and dV */
-    int queries;    /* query-stationary: queries of an item, whose lists are united; 0 or 1: none are */
+    int queries;    /* query-stationary: of an item, their lists united; 0 or 1: none are united */
 };
 
 static inline const struct smelt__sparse_gqa_block_launch *

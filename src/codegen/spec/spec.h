@@ -30,7 +30,7 @@ enum { SMELT__FORWARD = 1, SMELT__BACKWARD = 2, SMELT__PASSES = 2 };
 enum smelt__division {
     SMELT__NOT_DIVIDED,
     SMELT__DIVIDED_EVENLY,
-    SMELT__DIVIDED_OR_SHARED, /* if there are more ranks than units, several ranks share one */
+    SMELT__DIVIDED_OR_SHARED,  /* if there are more ranks than units, several ranks share one */
     SMELT__DIVIDED_WITH_GROUPS /* the same if the key `groups` is above 1; else every rank has all */
 };
 
