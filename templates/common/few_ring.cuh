@@ -217,14 +217,21 @@ DEVICE void request_block(const struct few_params *params, struct flow *flow,
                                           minimum(left, BLOCK_KEYS), &tensor.batch);
     const bool last = flow->ended && left == count;
     //@else
-    const struct key_tensor tensor = tensor_of(params, &flow->item);
     const int left = flow->entries - flow->taken, count = minimum(left, BLOCK_KEYS);
     const bool last = flow->ended && left <= BLOCK_KEYS;
     //@end
-    const struct request request = {count | (last ? LAST_BLOCK : 0) |
-                                        (other->item.query < 0 ? ALONE : 0) |
-                                        (group == 1 ? SECOND : 0),
-                                    flow->start + flow->taken, tensor, flow->next};
+    // clang-format off
+    const struct request request = {
+        count | (last ? LAST_BLOCK : 0) | (other->item.query < 0 ? ALONE : 0) |
+            (group == 1 ? SECOND : 0),
+        flow->start + flow->taken,
+        //@if united
+        tensor,
+        //@else
+        tensor_of(params, &flow->item),
+        //@end
+        flow->next};
+    // clang-format on
     post_request(slot, &request);
     flow->taken += count;
     if (last) {
