@@ -146,13 +146,7 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
     grad_out, grad_loss = grads
     free, backend, deterministic = (options[name] for name in ("free_multiprocessors", "backend", "deterministic"))
     gradients = [None] * 6
-    if grad_out is not None:
-        lists = q, kv, indices, lengths, sink, None, None
-        given = free, options["scale"], options["workspace_limit"], topk_for(indices.shape[1]), options["buckets"]
-        made = _backward.in_backward(
-            grad_out, *lists, out, lse, partition, *given, deterministic, options["dkv_dtype"], backend
-        )
-        gradients[:3] = made if sink is not None else (*made[:2], None)
+    # The indexer's gradients first: attention's are larger, and should not be held meanwhile.
     if grad_loss is not None and options["with_grad"]:
         # Those of index_q and index_k are linear in the weights, too: a product [T, Hi] in the place of one [T, topk].
         several = is_batched(grad_loss)
@@ -161,6 +155,13 @@ def _flow(grads, options, q, kv, sink, index_q, index_k, index_weights, out, ind
         given = slots, index_q, index_k, weights, *chosen, None
         dq, dk, dweights = _index_backward.in_backward(*given, free, "relu", deterministic, options["dk_dtype"], backend)
         gradients[3:] = dq, dk, dweights if several else (dweights * grad_loss).to(index_weights.dtype)
+    if grad_out is not None:
+        lists = q, kv, indices, lengths, sink, None, None
+        given = free, options["scale"], options["workspace_limit"], topk_for(indices.shape[1]), options["buckets"]
+        made = _backward.in_backward(
+            grad_out, *lists, out, lse, partition, *given, deterministic, options["dkv_dtype"], backend
+        )
+        gradients[:3] = made if sink is not None else (*made[:2], None)
     return gradients
 
 

@@ -160,7 +160,10 @@ class LibraryOperation(Operation):
         sizes = {each.letter: named[each.name] for each in self.numbers if each.letter}
         if self.table is not None:
             first, others = self.table(named)
-            found = _rows_of(self.spec(*first, **{name: named[name] for name in self.spec_options} | others), self.which)
+            options = {name: named[name] for name in self.spec_options}
+            if "deterministic" in options:  # any truth value, as the kernel function takes it
+                options["deterministic"] = is_deterministic(options["deterministic"])
+            found = _rows_of(self.spec(*first, **options | others), self.which)
             rows, results = ([found[row.name] for row in each] for each in (rows, results))
             sizes |= self.sizes(named)
         return bind(rows, named, self.kinds, sizes), results

@@ -10,14 +10,21 @@ static int64_t extent(const struct smelt__problem *problem, const struct smelt__
     return problem->extents[row->shape[dimension]];
 }
 
-/* The order of the dimensions that have strides, from the innermost. `transposed`: outputs have
- * heads outside tokens, as in other libraries. */
-static void order_of(const struct smelt__tensor_row *row, int transposed,
+/* The order of the dimensions that have strides, from the innermost. Far apart, the longest is
+ * innermost: its stride is the shortest, so that the tensor, and the emulator's history of it, fit
+ * the address space. Else outputs have heads outside tokens, as in other libraries. */
+static void order_of(const struct smelt__problem *problem, const struct smelt__tensor_row *row,
                      int order[SMELT__MOST_DIMENSIONS]) {
-    const int strides = row->dimensions - 1;
-    for (int i = 0; i < strides; i++)
-        order[i] = strides - 1 - i;
-    if (transposed && row->role != SMELT__INPUT && strides >= 3) {
+    const int strides = row->dimensions - 1, far = problem->options.far;
+    for (int i = 0; i < strides; i++) {
+        int at = i;
+        for (; far && !row->most_stride && at > 0 &&
+               extent(problem, row, order[at - 1]) < extent(problem, row, strides - 1 - i);
+             at--)
+            order[at] = order[at - 1];
+        order[at] = strides - 1 - i;
+    }
+    if (!far && row->role != SMELT__INPUT && strides >= 3) {
         order[0] = strides - 2;
         order[1] = strides - 1;
     }
@@ -47,7 +54,7 @@ static void set_strides(const struct smelt__problem *problem, const struct smelt
     const int64_t grain = grain_of(row), number = row - problem->pass->tensors->rows;
     int order[SMELT__MOST_DIMENSIONS];
     int64_t span = extent(problem, row, row->dimensions - 1);
-    order_of(row, !far, order);
+    order_of(problem, row, order);
     for (int i = 0; i < row->dimensions - 1; i++) {
         const int64_t count = extent(problem, row, order[i]);
         const int64_t gap =
