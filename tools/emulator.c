@@ -93,8 +93,8 @@ static int find_library(const struct tool_options *options, char path[PATH]) {
     path_from_command(beside, path);
     return tool_fail(
         options, TOOL_MISSING,
-        "the emulator was not found: neither %s nor %s exists; run `meson install`, or "
-        "set SMELT_EMULATOR to its path",
+        "the emulator was not found: neither %s nor %s exists; run `ninja` in the build folder, or "
+        "`meson install`, or set SMELT_EMULATOR to its path",
         path, installed);
 }
 
