@@ -107,7 +107,7 @@ typedef struct smelt_sparse_attn_args {
  * The backward pass. Over the valid slots, with p as above:
  *   delta[t,h] = <out[t,h,:], grad_out[t,h,:]>
  *   dp[h,i]    = <grad_out[t,h,:], kv[indices[i],0:dv]>
- *   ds[h,i]    = scale * p[h,i] * (dp[h,i] - delta[h])
+ *   ds[h,i]    = scale * p[h,i] * (dp[h,i] - delta[t,h])
  *   dq[t,h,:]  = sum_i ds[h,i] * kv[indices[i],:]
  *   dkv[j,:]   = sum of ds[h,i] * q[t,h,:] over all t, h, i with indices[t,i] = j;
  *                in its first dv columns also of p[h,i] * grad_out[t,h,:]

@@ -96,7 +96,7 @@ typedef struct smelt_sparse_gqa_args {
  * The backward pass. Over the valid rows, with p as above:
  *   delta[t,h] = <out[t,h,:], grad_out[t,h,:]>
  *   dp[h,j]    = <grad_out[t,h,:], v[j,n,:]>
- *   ds[h,j]    = scale * p[h,j] * (dp[h,j] - delta[h])
+ *   ds[h,j]    = scale * p[h,j] * (dp[h,j] - delta[t,h])
  *   dq[t,h,:]  = sum_j ds[h,j] * k[j,n,:]
  *   dk[j,n,:]  = sum of ds[h,j] * q[t,h,:] over all queries t, the heads h of n, and every time that
  *                t's list names j
