@@ -4,7 +4,7 @@
 
 #include "suite.h"
 
-void run_indexer_bwd_exact(struct suite *suite);     /* sums without rounding */
+void run_indexer_bwd_exact(struct suite *suite); /* sums without rounding */
 
 /* No queries, no rows. */
 void run_indexer_bwd_boundaries(struct suite *suite);
