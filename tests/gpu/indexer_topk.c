@@ -34,12 +34,11 @@ static const char *const quick_specs[] = {
     "indexer_topk:heads=3,dim=64,dtype=bf16,weights_dtype=bf16,topk=100",
     "indexer_topk:heads=4,dim=64,dtype=fp8,topk=30,order=score,logits=bf16",
     "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,topk=20,pinned=2,expand=4,tail=1",
-    "indexer_topk:heads=4,dim=64,dtype=bf16,weights=0,activation=none,block_max=4,topk=9,publish="
-    "12,"
-    "publish_block=8,publish_pinned=1",
+    ("indexer_topk:heads=4,dim=64,dtype=bf16,weights=0,activation=none,block_max=4,topk=9,"
+     "publish=12,publish_block=8,publish_pinned=1"),
     "indexer_topk:heads=4,dim=64,dtype=bf16,candidate_block=8,topk=30,expand=2",
-    "indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,block_max=4,candidate_block=16,topk=20,logits="
-    "bf16",
+    ("indexer_topk:heads=4,dim=64,dtype=bf16,groups=2,block_max=4,candidate_block=16,topk=20,"
+     "logits=bf16"),
 };
 static const enum smelt__lists kinds[] = {
     SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_ADVERSARIAL, SMELT__LISTS_FULL,

@@ -110,7 +110,7 @@ static void find_reach(const struct workload *work, int32_t key, struct reach *r
 
 static void put(const struct workload *work, const struct plant *plant, int32_t key) {
     void *const data = smelt__problem_data(&work->problem, plant->tensor);
-    const int element = work->pass->tensors->rows[plant->tensor].element;
+    const enum smelt__element element = work->pass->tensors->rows[plant->tensor].element;
     const size_t count =
         smelt__problem_bytes(&work->problem, plant->tensor) / smelt__element_bytes(element);
     const size_t part = count / (plant->in_key ? ROWS : TOKENS);

@@ -107,8 +107,8 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     static const char *const specs[] = {
         "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv",
         "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4",
-        "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,"
-        "passes=backward,deterministic=1",
+        ("sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,"
+         "passes=backward,deterministic=1"),
     };
     const int small = suite->quick || suite->emulated;
     if (number >= COUNT(specs))
