@@ -9,6 +9,7 @@
 enum {
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
     SUM_COLUMNS = 8,    /* that a thread of a team of the sums adds */
+    RUN_COLUMNS = 32,   /* of a run of a partial row (templates/common/row_sums.cuh) */
     SUM_WAVES = 16 /* of sums that overlap another kernel: how many of their blocks are resident
                            is not known */
 };
@@ -55,7 +56,10 @@ static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
                        struct smelt__key_grads_layout *layout) {
     const size_t group =
         (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->key_rows;
-    const int64_t numbered = INT32_MAX / layout->key_stride / shape->key_rows; /* by an int */
+    /* Kernels number a chunk's partial rows by an int, and the runs of their columns by a u32. */
+    const int64_t runs = smelt__divide_up(shape->columns, RUN_COLUMNS);
+    const int64_t rows = UINT32_MAX / (runs > 2 ? runs : 2);
+    const int64_t numbered = rows / layout->key_stride / shape->key_rows;
     int64_t most = (int64_t)((limit ? limit : (size_t)SMELT__CUT_PARTIALS) / group);
     if (most > numbered)
         most = numbered;

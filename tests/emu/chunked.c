@@ -65,6 +65,8 @@ static const struct chunked {
      {FAR, .tokens = 16, .width = 70, .workspace_limit = (int64_t)1 << 40}},
     {"sm_90a", "sparse_attn:heads=24,dqk=512,dv=512,topk=40,passes=backward", 4, 1,
      {FAR, .tokens = 19, .width = 40}},
+    {"sm_90a", "sparse_attn:heads=24,dqk=512,dv=512,topk=40" DETERMINISTIC, 12, 1,
+     {FAR, .tokens = 13, .width = 40, .workspace_limit = (int64_t)1 << 40}},
     {"sm_80", "indexer_bwd:heads=16,dim=64,topk=40,deterministic=1", 6, 1,
      {FAR, .tokens = 37, .width = 37, .topk_length = 1}},
     {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1", 6, 1,
