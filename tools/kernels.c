@@ -48,7 +48,7 @@ static int has_plan(const smelt_tuning_entry *entry, const char *arch) {
     char text[1024]; /* more than a line of a tuning file */
     char *plan = NULL;
     snprintf(text, sizeof text, "%s,%s", entry->spec, entry->knobs);
-    const int has = smelt_plan_print(text, arch, 0, &plan) == SMELT_OK;
+    const int has = smelt_kernel_plan(NULL, text, arch, 0, &plan) == SMELT_OK;
     smelt_free(plan);
     return has;
 }
@@ -64,8 +64,9 @@ static int note_entry(void *user, const smelt_tuning_entry *entry) {
 void tool_note_untuned(const struct tool_options *options, smelt_context *context,
                        const struct tool_list *kernels) {
     struct untuned untuned = {kernels, smelt_context_arch(context), ""};
-    if (*smelt_tuning_device(context) || smelt_tuning_walk(context, note_entry, &untuned) ||
-        !untuned.device[0])
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
+    if (smelt_context_get_info(context, &info) || *info.tuning_device ||
+        smelt_tuning_walk(context, note_entry, &untuned) || !untuned.device[0])
         return;
     tool_say(options,
              "tuning entries for these kernels are not used: --tuned-for \"%s\" compiles what that "

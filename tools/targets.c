@@ -205,11 +205,11 @@ int tool_add_operator_of(struct tool_list *operators, const char *kernel) {
 int tool_operators_of(struct tool_list *operators, const struct tool_list *specs,
                       const struct tool_options *options) {
     for (size_t i = 0; i < specs->count; i++) {
-        int is_operator = 0;
-        const smelt_status status = smelt_spec_is_operator(specs->items[i], &is_operator);
+        smelt_family_info family = SMELT_FAMILY_INFO_INIT;
+        const smelt_status status = smelt_family_get_info(specs->items[i], &family);
         if (status)
             return tool_fail_status(options, status);
-        if (is_operator)
+        if (family.is_operator)
             tool_list_add(operators, specs->items[i]);
         else if (!tool_add_operator_of(operators, specs->items[i]))
             return tool_fail(options, TOOL_USAGE, "%s: no operator runs this kernel alone",

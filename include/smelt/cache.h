@@ -31,7 +31,7 @@ typedef struct smelt_cache_stats {
     uint64_t readonly_bytes;      /* of these entries */
     /* Totals over all processes since the cache was created or cleared. A few counts may be
      * missing: the last second of a killed process, and records that several nodes append to a
-     * network file system at the same time. smelt_context_counters has a context's exact counts. */
+     * network file system at the same time. smelt_context_get_info has a context's exact counts. */
     uint64_t hits;          /* kernels found in the writable layer */
     uint64_t readonly_hits; /* kernels found in the read-only layer */
     uint64_t misses;        /* lookups that found none */

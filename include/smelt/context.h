@@ -126,21 +126,26 @@ SMELT_API void smelt_context_destroy(smelt_context **context);
 /* The architecture of the context's kernels, "sm_90a" on an H200. Lives as long as the context. */
 SMELT_API const char *smelt_context_arch(const smelt_context *context);
 
-/* The context's counts so far. They only grow; each is read atomically. */
-typedef struct smelt_context_counters {
+/* What a context uses for tuning, and its counts so far, which only grow; each is read atomically.
+ * The strings live as long as the context. */
+typedef struct smelt_context_info {
     size_t size;
-    uint64_t cache_hits;   /* kernels read from the disk cache */
-    uint64_t cache_misses; /* lookups that found no usable entry */
-    uint64_t cache_errors; /* unusable entries or folders; not failures */
-    uint64_t compiled;     /* kernels compiled */
-    uint64_t loaded;       /* kernels loaded by the driver */
-} smelt_context_counters;
+    const char *tuning_device; /* whose tuning entries it uses: its device, or the option
+                                * `tuning_device`; "": none */
+    const char *tuning_path;   /* the tuning file that it writes; "": none (no cache folder and no
+                                * named file, or tuning_disable) */
+    uint64_t cache_hits;       /* kernels read from the disk cache */
+    uint64_t cache_misses;     /* lookups that found no usable entry */
+    uint64_t cache_errors;     /* unusable entries or folders; not failures */
+    uint64_t compiled;         /* kernels compiled */
+    uint64_t loaded;           /* kernels loaded by the driver */
+} smelt_context_info;
 
-#define SMELT_CONTEXT_COUNTERS_INIT SMELT_INIT(smelt_context_counters)
+#define SMELT_CONTEXT_INFO_INIT SMELT_INIT(smelt_context_info)
 
-/* Fills *counters, whose `size` the caller has set. Errors: INVALID_ARGUMENT. */
-SMELT_CALL smelt_status smelt_context_get_counters(const smelt_context *context,
-                                                   smelt_context_counters *counters);
+/* Fills *info, whose `size` the caller has set. Errors: INVALID_ARGUMENT. */
+SMELT_CALL smelt_status smelt_context_get_info(const smelt_context *context,
+                                               smelt_context_info *info);
 
 #ifdef __cplusplus
 }

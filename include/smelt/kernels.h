@@ -38,9 +38,6 @@ SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical)
  * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family does not have. */
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
-/* 1 when the spec's family is an operator, 0 when it is a kernel. Errors: INVALID_SPEC. */
-SMELT_CALL smelt_status smelt_spec_is_operator(const char *spec, int *is_operator);
-
 /* The kernels of an operator's passes, pass after pass, each in a fixed order; a kernel expands to
  * itself. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED (a pass that the operator lacks),
  * CANCELLED, OUT_OF_MEMORY. */
@@ -76,8 +73,8 @@ typedef struct smelt_family_info {
 
 #define SMELT_FAMILY_INFO_INIT SMELT_INIT(smelt_family_info)
 
-/* Fills *info, whose `size` the caller has set. Errors: INVALID_SPEC (no such family),
- * INVALID_ARGUMENT. */
+/* Fills *info, whose `size` the caller has set. `family`: its name, or a spec of it. Errors:
+ * INVALID_SPEC (no such family; an invalid spec), INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_family_get_info(const char *family, smelt_family_info *info);
 
 /* One key of a family. Strings are constants of the library. */
@@ -97,22 +94,21 @@ typedef struct smelt_family_key {
 
 #define SMELT_FAMILY_KEY_INIT SMELT_INIT(smelt_family_key)
 
-/* Fills *key, whose `size` the caller has set, with a family's key number `index` in canonical
- * order. Errors: INVALID_SPEC (no such family), INVALID_ARGUMENT (also for an index past the last
- * key). */
+/* Fills *key, whose `size` the caller has set, with key number `index` of a family, in canonical
+ * order. Errors: as above, and INVALID_ARGUMENT for an index past the last key. */
 SMELT_CALL smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
 
-/* ---- plan and source: pure, any thread ------------------------------------------------------- */
+/* ---- plan and source: any thread ------------------------------------------------------------- */
 
-/* The plan of a kernel on an architecture, as aligned text or (json != 0) as one JSON object.
- * Freed by smelt_free. Errors: INVALID_SPEC (also for an operator: expand it first), UNSUPPORTED
- * with the reason, OUT_OF_MEMORY. */
-SMELT_CALL smelt_status smelt_plan_print(const char *kernel, const char *arch, int json,
-                                         char **text);
-
-/* The complete CUDA source of a kernel on an architecture, the same bytes each time. Freed by
- * smelt_free. Errors: as smelt_plan_print. */
-SMELT_CALL smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source);
+/* The plan of a kernel, as aligned text or (json != 0) as one JSON object, and its complete CUDA
+ * source, the same bytes each time. With a context: of its architecture (arch NULL) or another one,
+ * with its device's tuning entry (tuning.h) and its templates. Without (context NULL): by the rule
+ * alone, and pure; `arch` is required. Freed by smelt_free. Errors: INVALID_ARGUMENT, INVALID_SPEC
+ * (also for an operator: expand it first), UNSUPPORTED with the reason, OUT_OF_MEMORY. */
+SMELT_CALL smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
+                                          const char *arch, int json, char **text);
+SMELT_CALL smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
+                                            const char *arch, char **source);
 
 /* ---- compiled kernels ------------------------------------------------------------------------ */
 
@@ -193,14 +189,6 @@ SMELT_CALL smelt_status smelt_kernels_prepare(smelt_context *context,
                                               const smelt_kernel_request *requests, size_t count,
                                               int jobs, smelt_progress_function progress,
                                               void *user, smelt_kernel_info *infos);
-
-/* The plan (text, or one JSON object) and the CUDA source of a kernel in this context, with its
- * device's tuning entry (tuning.h), unlike smelt_plan_print and smelt_source_emit. arch NULL: the
- * context's. Freed by smelt_free. Errors as for those. */
-SMELT_CALL smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
-                                          const char *arch, int json, char **text);
-SMELT_CALL smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,
-                                            const char *arch, char **source);
 
 /* The cubin of one kernel, `*bytes` long, from the cache, or compiled and stored there. arch NULL:
  * the context's. *cubin is freed by smelt_free. Any context, any thread. Errors: INVALID_ARGUMENT,

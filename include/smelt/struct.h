@@ -8,7 +8,7 @@
  *   smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
  *
  * in C11 and in C++11; to assign one later write (smelt_context_options)SMELT_CONTEXT_OPTIONS_INIT. Other
- * languages call smelt_struct_init.
+ * languages do the same: all bytes 0, then `size`.
  *
  * Later versions of the library add fields at the end, so:
  *   - a caller built against an older header passes a shorter struct: missing fields have their
@@ -29,18 +29,6 @@
 #include <stddef.h>
 
 #include "smelt/status.h"
-
-#ifdef __cplusplus
-extern "C" {
-#endif
-
-/* Does the same as the macros, for other languages: fills `size` bytes with 0 and sets the field
- * `size`. Ignores NULL and a size that no struct has. */
-SMELT_API void smelt_struct_init(void *to, size_t size);
-
-#ifdef __cplusplus
-}
-#endif
 
 /* The initialiser that each struct's own macro expands to. */
 #ifdef __cplusplus

@@ -34,19 +34,9 @@ typedef struct smelt_tuning_entry {
 
 #define SMELT_TUNING_ENTRY_INIT SMELT_INIT(smelt_tuning_entry)
 
-/* The device whose entries a context uses: its own, or a compile-only context's option
- * `tuning_device`; "": none. And the file that it writes; "": none (no cache folder and no named
- * file, or tuning_disable). Both live as long as the context. */
-SMELT_API const char *smelt_tuning_device(const smelt_context *context);
-SMELT_API const char *smelt_tuning_path(const smelt_context *context);
-
-/* *subject: a kernel as an entry names it, its canonical text without knobs; freed by smelt_free.
- * Pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), OUT_OF_MEMORY. */
-SMELT_CALL smelt_status smelt_tuning_subject(const char *kernel, char **subject);
-
 /* Fills *entry, whose `size` the caller has set, with the entry that plans of a kernel use in this
- * context (the kernel's own knobs are ignored); `knobs` is "" if there is none. Errors:
- * INVALID_ARGUMENT, INVALID_SPEC, OUT_OF_MEMORY. */
+ * context (the kernel's own knobs are ignored). Without an entry, `knobs` is "" and `microseconds`
+ * 0. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
                                                smelt_tuning_entry *entry);
 

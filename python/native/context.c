@@ -116,10 +116,10 @@ static PyObject *plan(PyObject *object, PyObject *args) {
 }
 
 static PyObject *counters(PyObject *object, PyObject *ignored) {
-    smelt_context_counters count = SMELT_CONTEXT_COUNTERS_INIT;
+    smelt_context_info count = SMELT_CONTEXT_INFO_INIT;
     (void)ignored;
     smelt_status status =
-        smelt_context_get_counters(((struct context_object *)object)->context, &count);
+        smelt_context_get_info(((struct context_object *)object)->context, &count);
     if (status)
         return raise_status(status);
     return Py_BuildValue("{sKsKsKsKsK}", "cache_hits", (unsigned long long)count.cache_hits,

@@ -7,13 +7,6 @@
 
 enum { LARGEST = 64 << 10 }; /* bytes: far larger than any of our structs */
 
-void smelt_struct_init(void *to, size_t size) {
-    if (!to || size < sizeof size)
-        return;
-    memset(to, 0, size);
-    memcpy(to, &size, sizeof size); /* `size` is every public struct's first field */
-}
-
 static size_t size_of(const void *given) {
     size_t size;
     memcpy(&size, given, sizeof size); /* `size` is every public struct's first field */

@@ -351,23 +351,24 @@ smelt_status smelt__context_need_device(const smelt_context *context) {
     return SMELT_OK;
 }
 
-smelt_status smelt_context_get_counters(const smelt_context *context,
-                                        smelt_context_counters *counters) {
+smelt_status smelt_context_get_info(const smelt_context *context, smelt_context_info *info) {
     const struct smelt__struct *about =
-        SMELT__STRUCT(smelt_context_counters, "counters", "SMELT_CONTEXT_COUNTERS_INIT", loaded);
+        SMELT__STRUCT(smelt_context_info, "info", "SMELT_CONTEXT_INFO_INIT", loaded);
 
     if (!context)
         return smelt__fail_null("context");
-    smelt_status status = smelt__struct_check(about, counters);
+    smelt_status status = smelt__struct_check(about, info);
     if (status)
         return status;
     const struct smelt__cache_counts counts = smelt__cache_counts(context->cache);
-    const smelt_context_counters now = {
+    const smelt_context_info now = {
+        .tuning_device = context->device_name,
+        .tuning_path = smelt__tuning_file(context->tuning),
         .cache_hits = counts.hits,
         .cache_misses = counts.misses,
         .cache_errors = counts.errors,
         .compiled = atomic_load_explicit(&context->compiled, memory_order_relaxed),
         .loaded = atomic_load_explicit(&context->loaded, memory_order_relaxed)};
-    smelt__struct_write(about, &now, counters);
+    smelt__struct_write(about, &now, info);
     return SMELT_OK;
 }

@@ -68,16 +68,6 @@ smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
     return SMELT_OK;
 }
 
-smelt_status smelt_spec_is_operator(const char *text, int *is_operator) {
-    struct smelt__spec spec;
-    if (!is_operator)
-        return smelt__fail_null("is_operator");
-    smelt_status status = parse(text, &spec);
-    if (!status)
-        *is_operator = smelt__operator_of(spec.schema) != NULL;
-    return status;
-}
-
 smelt_status smelt_spec_expand(const char *text, smelt_text_function each, void *user) {
     struct smelt__spec spec;
     struct smelt__expansion expansion;
@@ -145,12 +135,19 @@ smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, voi
     return status;
 }
 
+/* By its name, or of a spec. */
 static smelt_status find_family(const char *name, const struct smelt__schema **schema) {
     struct smelt__message message;
+    struct smelt__spec spec = {0};
+    smelt_status status = SMELT_OK;
     if (!name)
         return smelt__fail_null("family");
-    *schema = smelt__schema_find(name, &message);
-    return *schema ? SMELT_OK : smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    if (strchr(name, ':'))
+        status = parse(name, &spec);
+    else if (!(spec.schema = smelt__schema_find(name, &message)))
+        status = smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    *schema = spec.schema;
+    return status;
 }
 
 /* Its own, then of an operator the knobs of its kernels. */
@@ -311,24 +308,4 @@ smelt_status smelt__plan_source(const struct smelt__plan *plan,
         return release(&text, source);
     smelt__text_free(&text);
     return status;
-}
-
-smelt_status smelt_plan_print(const char *kernel, const char *arch, int json, char **out) {
-    struct smelt__plan plan;
-
-    if (!out)
-        return smelt__fail_null("text");
-    *out = NULL;
-    smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
-    return status ? status : smelt__plan_text(&plan, json, out);
-}
-
-smelt_status smelt_source_emit(const char *kernel, const char *arch, char **source) {
-    struct smelt__plan plan;
-
-    if (!source)
-        return smelt__fail_null("source");
-    *source = NULL;
-    smelt_status status = smelt__plan_from_text(kernel, arch, &plan);
-    return status ? status : smelt__plan_source(&plan, NULL, source);
 }

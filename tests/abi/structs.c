@@ -55,8 +55,8 @@ static smelt_status call_options(void *memory) {
     return status;
 }
 
-static smelt_status call_counters(void *memory) {
-    return smelt_context_get_counters(context, memory);
+static smelt_status call_context(void *memory) {
+    return smelt_context_get_info(context, memory);
 }
 
 static smelt_status call_device(void *memory) {
@@ -127,7 +127,7 @@ static smelt_status call_store(void *memory) {
 
 static const struct subject library_subjects[] = {
     SUBJECT(smelt_context_options, "options", 1, fill_options, call_options),
-    SUBJECT(smelt_context_counters, "counters", 0, fill_nothing, call_counters),
+    SUBJECT(smelt_context_info, "info", 0, fill_nothing, call_context),
     SUBJECT(smelt_device_info, "info", 0, fill_nothing, call_device),
     SUBJECT(smelt_machine_report, "report", 0, fill_nothing, call_report),
     SUBJECT(smelt_family_info, "info", 0, fill_nothing, call_family),
@@ -315,6 +315,7 @@ static void options_work(void **state) {
     smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
     request.spec = KERNEL;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
     smelt_context *made = NULL;
     options.kind = SMELT_CONTEXT_COMPILE_ONLY;
     options.arch = "sm_80";
@@ -326,7 +327,9 @@ static void options_work(void **state) {
                      SMELT_ERROR_NO_COMPILER);
     assert_int_equal(strlen(infos[0].key), 32);
     assert_string_equal(smelt_context_arch(made), "sm_80");
-    assert_string_equal(smelt_tuning_device(made), "Another GPU");
+    assert_int_equal(smelt_context_get_info(made, &info), SMELT_OK);
+    assert_string_equal(info.tuning_device, "Another GPU");
+    assert_string_equal(info.tuning_path, "");
     smelt_context_destroy(&made);
 }
 
@@ -337,7 +340,7 @@ static void kernels_work(void **state) {
         unsigned char canary[256];
     } infos;
     smelt_kernel_request requests[3] = {SMELT_KERNEL_REQUEST_INIT};
-    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
 
     requests[0].spec = KERNEL;
     requests[1].spec = "nonsense:x=1";
@@ -367,8 +370,8 @@ static void kernels_work(void **state) {
     assert_string_equal(infos.list[2].arch, "sm_80");
     assert_true(infos.list[2].cubin_bytes > 0);
     assert_string_not_equal(infos.list[2].key, infos.list[0].key);
-    assert_int_equal(smelt_context_get_counters(context, &counters), SMELT_OK);
-    assert_true(counters.compiled >= 1 && counters.loaded >= 1);
+    assert_int_equal(smelt_context_get_info(context, &info), SMELT_OK);
+    assert_true(info.compiled >= 1 && info.loaded >= 1);
 }
 
 static void families_work(void **state) {
@@ -385,9 +388,11 @@ static void families_work(void **state) {
         count++;
     }
     assert_int_equal(count, info.keys);
-    assert_int_equal(required, 4); /* heads, dqk, dv, topk */
-    assert_int_equal(smelt_family_get_info("sparse_attn_fwd", &info), SMELT_OK);
+    assert_int_equal(required, 4);                                    /* heads, dqk, dv, topk */
+    assert_int_equal(smelt_family_get_info(KERNEL, &info), SMELT_OK); /* of a spec */
     assert_int_equal(info.is_operator, 0);
+    assert_int_equal(smelt_family_get_info("sparse_attn:heads=64", &info),
+                     SMELT_ERROR_INVALID_SPEC);
 }
 
 static void machines_work(void **state) {

@@ -81,6 +81,12 @@ static smelt_context *make_on(smelt_context_kind kind) {
     return make(&options);
 }
 
+static smelt_context_info context_info(const smelt_context *context) {
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
+    assert_int_equal(smelt_context_get_info(context, &info), SMELT_OK);
+    return info;
+}
+
 /* Whether a kernel's plan in a context contains the text. */
 static int plan_has(smelt_context *context, const char *kernel, const char *arch,
                     const char *part) {
@@ -109,8 +115,8 @@ TEST(plans_take_entries_over) {
                                 0600),
                      0);
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
-    assert_string_equal(smelt_tuning_device(context), DEVICE);
-    assert_string_equal(smelt_tuning_path(context), file);
+    assert_string_equal(context_info(context).tuning_device, DEVICE);
+    assert_string_equal(context_info(context).tuning_path, file);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     assert_true(plan_has(context, FAKES_SPEC, NULL, "tuned"));
     assert_int_equal(stages_of(context, OTHER), 3);
@@ -121,7 +127,7 @@ TEST(plans_take_entries_over) {
     assert_false(plan_has(context, FAKES_SPEC, "sm_80", "tuned"));
     /* Calls without a context use no entries. */
     char *text = NULL;
-    assert_int_equal(smelt_plan_print(FAKES_SPEC, "sm_90a", 0, &text), SMELT_OK);
+    assert_int_equal(smelt_kernel_plan(NULL, FAKES_SPEC, "sm_90a", 0, &text), SMELT_OK);
     assert_null(strstr(text, "tuned"));
     smelt_free(text);
     assert_int_equal(warnings, 0);
@@ -232,7 +238,7 @@ TEST(layers_and_settings) {
     setenv("SMELT_TUNING", named, 1);
     assert_int_equal(write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n", 0600), 0);
     context = make_on(SMELT_CONTEXT_DEVICE);
-    assert_string_equal(smelt_tuning_path(context), named);
+    assert_string_equal(context_info(context).tuning_path, named);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
     smelt_context_destroy(&context);
     options = options_of(SMELT_CONTEXT_DEVICE);
@@ -242,7 +248,7 @@ TEST(layers_and_settings) {
     smelt_context_destroy(&context);
     setenv("SMELT_TUNING_DISABLE", "1", 1);
     context = make_on(SMELT_CONTEXT_DEVICE);
-    assert_string_equal(smelt_tuning_path(context), "");
+    assert_string_equal(context_info(context).tuning_path, "");
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_false(plan_has(context, FAKES_SPEC, NULL, "tuned"));
     smelt_context_destroy(&context);
@@ -252,7 +258,7 @@ TEST(layers_and_settings) {
     options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_disable = 1;
     context = make(&options);
-    assert_string_equal(smelt_tuning_path(context), "");
+    assert_string_equal(context_info(context).tuning_path, "");
     smelt_context_destroy(&context);
     options.tuning_device = "H200"; /* the device's entries are used */
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);

@@ -15,7 +15,7 @@ static int plan_kernel(void *user, const char *kernel) {
     (void)user;
     for (int i = 0; i < 2; i++) {
         char *text = NULL;
-        smelt_status status = smelt_plan_print(kernel, archs[i], i, &text);
+        smelt_status status = smelt_kernel_plan(NULL, kernel, archs[i], i, &text);
         FUZZ_REQUIRE(status == SMELT_OK || status == SMELT_ERROR_UNSUPPORTED);
         if (status)
             require_message();
@@ -28,7 +28,7 @@ static int plan_kernel(void *user, const char *kernel) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = malloc(size + 1), *canonical, *again;
-    int is_operator = -1;
+    smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     FUZZ_REQUIRE(text);
     memcpy(text, data, size);
     text[size] = '\0';
@@ -40,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_REQUIRE(smelt_spec_canonical(canonical, &again) == SMELT_OK);
         FUZZ_REQUIRE(strcmp(canonical, again) == 0);
         FUZZ_REQUIRE(strlen(canonical) < 256); /* SMELT__SPEC_TEXT: buffers hold it */
-        FUZZ_REQUIRE(smelt_spec_is_operator(text, &is_operator) == SMELT_OK);
+        FUZZ_REQUIRE(smelt_family_get_info(text, &info) == SMELT_OK);
         FUZZ_REQUIRE(smelt_spec_expand(text, plan_kernel, NULL) == SMELT_OK);
         smelt_free(again);
         smelt_free(canonical);

@@ -25,7 +25,7 @@ static void note_most(long entries) {
 static void be_process(const char *folder, bool writes, uint64_t random) {
     struct notes notes = {0};
     smelt_context_options options = torture_options(folder, &notes);
-    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     options.cache_cap_bytes = 3 * ENTRY_BYTES;
     options.cache_recompile = writes;
@@ -38,14 +38,14 @@ static void be_process(const char *folder, bool writes, uint64_t random) {
             REQUIRE(!writes || smelt_cache_verify(context, NULL, NULL) == SMELT_OK);
         }
     }
-    REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
+    REQUIRE(smelt_context_get_info(context, &info) == SMELT_OK);
     if (notes.warnings)
         fprintf(stderr, "%s\n", notes.last);
     REQUIRE(notes.warnings == 0);
-    REQUIRE(counters.cache_errors == 0);
-    atomic_fetch_add(&tally->stored, (long)counters.compiled);
-    atomic_fetch_add(&tally->hits, (long)counters.cache_hits);
-    atomic_fetch_add(&tally->misses, writes ? 0 : (long)counters.cache_misses);
+    REQUIRE(info.cache_errors == 0);
+    atomic_fetch_add(&tally->stored, (long)info.compiled);
+    atomic_fetch_add(&tally->hits, (long)info.cache_hits);
+    atomic_fetch_add(&tally->misses, writes ? 0 : (long)info.cache_misses);
     smelt_context_destroy(&context);
     _exit(0);
 }

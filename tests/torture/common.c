@@ -125,9 +125,9 @@ smelt_context *torture_context(const smelt_context_options *options) {
 }
 
 uint64_t cache_errors(const smelt_context *context) {
-    smelt_context_counters counters = SMELT_CONTEXT_COUNTERS_INIT;
-    REQUIRE(smelt_context_get_counters(context, &counters) == SMELT_OK);
-    return counters.cache_errors;
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
+    REQUIRE(smelt_context_get_info(context, &info) == SMELT_OK);
+    return info.cache_errors;
 }
 
 const char *kernel_spec(int n, char spec[TORTURE_SPEC]) {
@@ -143,7 +143,7 @@ uint64_t kernel_hash(int n) {
     uint64_t hash = n < KNOWN_HASHES ? known[n] : 0;
     if (hash)
         return hash;
-    REQUIRE(smelt_source_emit(kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
+    REQUIRE(smelt_kernel_source(NULL, kernel_spec(n, spec), TORTURE_ARCH, &source) == SMELT_OK);
     hash = fake_source_hash(source);
     smelt_free(source);
     if (n < KNOWN_HASHES)

@@ -249,9 +249,10 @@ static enum outcome step_texts(void) {
         if (listed[i])
             outcome = judge(listed[i]);
     for (int i = 0; i < 4; i++) {
-        smelt_status status = i == 0   ? smelt_spec_canonical(kernel, &text)
-                              : i == 1 ? smelt_source_emit(kernel, TORTURE_ARCH, &text)
-                                       : smelt_plan_print(kernel, TORTURE_ARCH, i - 2, &text);
+        smelt_status status = i == 0 ? smelt_spec_canonical(kernel, &text)
+                              : i == 1
+                                  ? smelt_kernel_source(NULL, kernel, TORTURE_ARCH, &text)
+                                  : smelt_kernel_plan(NULL, kernel, TORTURE_ARCH, i - 2, &text);
         REQUIRE((text != NULL) == (status == SMELT_OK));
         if (judge(status) == REFUSED)
             outcome = REFUSED;

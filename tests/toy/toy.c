@@ -80,7 +80,7 @@ TEST(is_listed) {
 
 TEST(emitted) {
     char *source = NULL;
-    require(smelt_source_emit("toy_scale:width=75,accumulate=1", "sm_80", &source));
+    require(smelt_kernel_source(NULL, "toy_scale:width=75,accumulate=1", "sm_80", &source));
     assert_non_null(strstr(source, "ACCUMULATE = 1,"));
     assert_non_null(strstr(source, "#line"));
     smelt_free(source);
@@ -142,18 +142,17 @@ TEST(computes) {
 
 /* An operator for the forward pass neither compiles nor runs kernels of the backward pass. */
 TEST(passes_are_apart) {
-    smelt_context_counters before = SMELT_CONTEXT_COUNTERS_INIT,
-                           after = SMELT_CONTEXT_COUNTERS_INIT;
+    smelt_context_info before = SMELT_CONTEXT_INFO_INIT, after = SMELT_CONTEXT_INFO_INIT;
     smelt_toy_grad_args args = SMELT_TOY_GRAD_ARGS_INIT;
-    require(smelt_context_get_counters(context, &before));
+    require(smelt_context_get_info(context, &before));
     smelt_operator *toy = make("toy:width=33");
-    require(smelt_context_get_counters(context, &after));
+    require(smelt_context_get_info(context, &after));
     assert_int_equal(after.compiled - before.compiled, 1);
     refused(smelt_toy_backward(toy, &args, NULL), SMELT_ERROR_INVALID_ARGUMENT,
             "was not made for its backward pass");
     smelt_operator_destroy(&toy);
     toy = make("toy:width=34,passes=both");
-    require(smelt_context_get_counters(context, &before));
+    require(smelt_context_get_info(context, &before));
     assert_int_equal(before.compiled - after.compiled, 2);
     smelt_operator_destroy(&toy);
 }

@@ -36,20 +36,20 @@ static char *unset(void) {
 TEST(texts) {
     char *text = unset();
     refused(smelt_kernel_plan(NULL, KERNEL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
-            "context is NULL");
+            "arch is NULL");
     assert_null(text);
     text = unset();
     refused(smelt_kernel_source(NULL, KERNEL, NULL, &text), SMELT_ERROR_INVALID_ARGUMENT,
-            "context is NULL");
+            "arch is NULL");
     assert_null(text);
     text = unset();
     refused(smelt_kernel_plan(context, NULL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
             "spec is NULL");
     assert_null(text);
     refused(smelt_kernel_plan(context, KERNEL, NULL, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT,
-            "text is NULL");
+            "the result is NULL");
     refused(smelt_kernel_source(context, KERNEL, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT,
-            "source is NULL");
+            "the result is NULL");
 }
 
 TEST(cubins) {

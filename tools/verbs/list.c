@@ -287,9 +287,11 @@ static int list_tuned(const struct tool_options *options) {
     int result = tool_open_compiler(options, "sm_80", &context);
     if (result)
         return result;
-    const char *file = smelt_tuning_path(context);
-    smelt_status status =
-        options->json ? print_tuned_json(context, file) : print_tuned_table(context, file);
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
+    smelt_status status = smelt_context_get_info(context, &info);
+    if (!status)
+        status = options->json ? print_tuned_json(context, info.tuning_path)
+                               : print_tuned_table(context, info.tuning_path);
     if (status)
         result = tool_fail_status(options, status);
     smelt_context_destroy(&context);

@@ -19,9 +19,11 @@ struct view {
 /* ---- gathering ------------------------------------------------------------------------------- */
 
 static int make_plans(struct view *view, const struct tool_options *options) {
-    smelt_status status = smelt_spec_is_operator(view->spec, &view->is_operator);
+    smelt_family_info family = SMELT_FAMILY_INFO_INIT;
+    smelt_status status = smelt_family_get_info(view->spec, &family);
     if (status)
         return tool_fail_status(options, status);
+    view->is_operator = family.is_operator;
     view->plans = tool_allocate(NULL, view->kernels.count, sizeof view->plans[0]);
     memset(view->plans, 0, view->kernels.count * sizeof view->plans[0]);
     for (size_t i = 0; i < view->kernels.count; i++) {

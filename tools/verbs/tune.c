@@ -16,10 +16,8 @@ static int fail(struct tune_subject *subject, smelt_status status, const char *m
 /* ---- candidates ----------------------------------------------------------------------------- */
 
 static int has_knobs(const char *kernel) {
-    char family[64];
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
-    snprintf(family, sizeof family, "%.*s", (int)strcspn(kernel, ":"), kernel);
-    for (int i = 0; smelt_family_get_key(family, i, &key) == SMELT_OK; i++)
+    for (int i = 0; smelt_family_get_key(kernel, i, &key) == SMELT_OK; i++)
         if (key.knob)
             return 1;
     return 0;
@@ -72,11 +70,11 @@ static int expand(struct tune_run *tuning, const struct tool_list *specs,
                   const struct tool_options *options) {
     smelt_status status = SMELT_OK;
     for (size_t i = 0; i < specs->count && !status; i++) {
-        int is_operator = 0;
-        status = smelt_spec_is_operator(specs->items[i], &is_operator);
+        smelt_family_info family = SMELT_FAMILY_INFO_INIT;
+        status = smelt_family_get_info(specs->items[i], &family);
         if (!status)
-            status = is_operator ? add_passes(tuning, specs->items[i])
-                                 : add_kernels(tuning, specs->items[i], "");
+            status = family.is_operator ? add_passes(tuning, specs->items[i])
+                                        : add_kernels(tuning, specs->items[i], "");
     }
     if (status)
         return tool_fail_status(options, status);
@@ -95,8 +93,10 @@ static int find_candidates(struct tune_run *tuning, const struct tool_options *o
         struct tune_subject *subject = &tuning->subjects[i];
         const char *kernel = tuning->kernels.items[i];
         subject->origin = tuning->origins.items[i];
-        smelt_status status = smelt_tuning_subject(kernel, &subject->kernel);
+        smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+        smelt_status status = smelt_tuning_get_entry(tuning->keeping, kernel, &entry);
         if (!status) {
+            subject->kernel = entry.spec;
             tool_list_add(&subject->specs, subject->kernel);
             status = smelt_tuning_candidates(kernel, tuning->arch, options->knobs, limit,
                                              tool_list_collect, &subject->specs);
@@ -119,7 +119,7 @@ static int add_entry(const struct tune_run *tuning, struct tune_subject *subject
     subject->had_entry = *entry.knobs != '\0';
     snprintf(text, sizeof text, "%s,%s", entry.spec, entry.knobs);
     if (subject->had_entry && smelt_spec_canonical(text, &canonical) == SMELT_OK &&
-        smelt_plan_print(canonical, tuning->arch, 0, &plan) == SMELT_OK)
+        smelt_kernel_plan(NULL, canonical, tuning->arch, 0, &plan) == SMELT_OK)
         tool_list_add(&subject->specs, canonical);
     smelt_free(canonical);
     smelt_free(plan);
@@ -271,13 +271,17 @@ static int open_contexts(struct tune_run *tuning, const struct tool_options *opt
     settings.device = options->device >= 0 ? (int)options->device : 0;
     settings.tuning_disable = 1;
     tuning->device = (smelt_device_info)SMELT_DEVICE_INFO_INIT;
+    smelt_context_info info = SMELT_CONTEXT_INFO_INIT;
     smelt_status opened = smelt_context_create(&tuning->measuring, &settings);
     if (!opened)
         opened = smelt_device_get_info(tuning->keeping, &tuning->device);
     tuning->arch = smelt_context_arch(tuning->keeping);
+    if (!opened)
+        opened = smelt_context_get_info(tuning->keeping, &info);
     if (opened)
         return tool_fail_status(options, opened);
-    if (!*smelt_tuning_path(tuning->keeping))
+    tuning->file = info.tuning_path;
+    if (!*tuning->file)
         return tool_fail(options, TOOL_FAILED,
                          "there is no tuning file to write: no cache folder can be used, or "
                          "SMELT_TUNING_DISABLE is set; set SMELT_TUNING to a file");
@@ -309,14 +313,15 @@ static int run_dry(struct tune_run *tuning, struct tool_targets *targets,
     if (targets->archs.count > 1)
         return tool_fail(options, TOOL_USAGE, "takes one --arch at a time");
     tuning->arch = targets->archs.items[0];
-    status = find_candidates(tuning, options);
+    status = tool_open_compiler(options, tuning->arch, &tuning->keeping);
+    if (status == TOOL_OK)
+        status = find_candidates(tuning, options);
     return status == TOOL_OK ? tool_tune_print_candidates(tuning, options) : status;
 }
 
 static void free_tuning(struct tune_run *tuning) {
     for (size_t i = 0; i < tuning->count; i++) {
         struct tune_subject *subject = &tuning->subjects[i];
-        smelt_free(subject->kernel);
         tool_list_free(&subject->specs);
         free(subject->candidates);
         free(subject->infos);

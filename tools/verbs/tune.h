@@ -6,7 +6,7 @@
 
 /* One kernel and the result of tuning it. */
 struct tune_subject {
-    char *kernel;           /* without knobs, as in a tuning entry; freed by smelt_free */
+    const char *kernel;     /* without knobs, as in a tuning entry */
     const char *origin;     /* the operator given, for its pass only and without knobs;
                                "": the kernel itself was given */
     struct tool_list specs; /* of the candidates; the rule's plan, which has no knobs, first */
@@ -23,7 +23,8 @@ struct tune_run {
     struct tune_subject *subjects;
     size_t count;
     smelt_context *measuring; /* without tuning entries, to time the rule's plan */
-    smelt_context *keeping;   /* has the tuning file */
+    smelt_context *keeping;   /* has the tuning file; in a dry run compile-only */
+    const char *file;         /* the tuning file */
     smelt_device_info device;
     const char *arch;
 };

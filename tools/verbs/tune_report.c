@@ -99,7 +99,7 @@ static void print_json(const struct tune_run *tuning) {
                       "removed", subject->removed, "candidates", list));
     }
     tool_print_json(tool_pack("{s:s, s:s, s:o}", "device", tuning->device.name, "file",
-                              smelt_tuning_path(tuning->keeping), "results", results));
+                              tuning->file, "results", results));
 }
 
 static void print_rows(const struct tune_subject *subject) {
@@ -133,7 +133,6 @@ static void print_rows(const struct tune_subject *subject) {
 
 static void print_subject(const struct tune_run *tuning, const struct tune_subject *subject) {
     const struct smelt__tune_result *result = &subject->result;
-    const char *file = smelt_tuning_path(tuning->keeping);
     printf("%s on %s, %lld queries, %lld rows, %lld slots\n\n", subject->kernel,
            tuning->device.name, (long long)result->queries, (long long)result->rows,
            (long long)result->width);
@@ -144,11 +143,11 @@ static void print_subject(const struct tune_run *tuning, const struct tune_subje
     }
     printf("\nthe rule's plan: %.1f us, noise %.1f us\n", result->rule_us, result->noise_us);
     if (subject->stored)
-        printf("kept in %s: %s, %.3f times as fast\n", file,
+        printf("kept in %s: %s, %.3f times as fast\n", tuning->file,
                tool_tune_knobs(subject, (size_t)result->best),
                result->rule_us / subject->candidates[result->best].us);
     else if (subject->removed)
-        printf("nothing is faster by more than that; the entry in %s is removed\n", file);
+        printf("nothing is faster by more than that; the entry in %s is removed\n", tuning->file);
     else
         printf("nothing is faster by more than that; nothing is stored\n");
 }

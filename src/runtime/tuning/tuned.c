@@ -67,39 +67,31 @@ static smelt_status need(const void *argument, const char *name) {
     return argument ? SMELT_OK : smelt__fail_null(name);
 }
 
+/* Of smelt_kernel_plan and _source, whose result goes to *out. */
+static smelt_status plan_for(const smelt_context *context, const char *kernel, const char *arch,
+                             char **out, struct smelt__plan *plan) {
+    if (need(out, "the result"))
+        return SMELT_ERROR_INVALID_ARGUMENT;
+    *out = NULL;
+    return context ? smelt__context_plan_text(context, kernel, arch, plan)
+                   : smelt__plan_from_text(kernel, arch, plan);
+}
+
 smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel, const char *arch,
                                int json, char **text) {
     struct smelt__plan plan;
-    if (need(text, "text"))
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    *text = NULL;
-    smelt_status status = need(context, "context");
-    if (!status)
-        status = smelt__context_plan_text(context, kernel, arch, &plan);
+    const smelt_status status = plan_for(context, kernel, arch, text, &plan);
     return status ? status : smelt__plan_text(&plan, json, text);
 }
 
 smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel, const char *arch,
                                  char **source) {
     struct smelt__plan plan;
-    if (need(source, "source"))
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    *source = NULL;
-    smelt_status status = need(context, "context");
-    if (!status)
-        status = smelt__context_plan_text(context, kernel, arch, &plan);
-    return status ? status : smelt__plan_source(&plan, context->templates, source);
+    const smelt_status status = plan_for(context, kernel, arch, source, &plan);
+    return status ? status : smelt__plan_source(&plan, context ? context->templates : NULL, source);
 }
 
 /* ---- entries --------------------------------------------------------------------------------- */
-
-const char *smelt_tuning_device(const smelt_context *context) {
-    return context ? context->device_name : "";
-}
-
-const char *smelt_tuning_path(const smelt_context *context) {
-    return context ? smelt__tuning_file(context->tuning) : "";
-}
 
 /* A kernel's spec as entries name it: canonical, without knobs. */
 static smelt_status strip(const char *kernel, struct smelt__spec *stripped,
@@ -112,20 +104,6 @@ static smelt_status strip(const char *kernel, struct smelt__spec *stripped,
     smelt__spec_strip_knobs(&spec, stripped);
     smelt__spec_print(stripped, text);
     return SMELT_OK;
-}
-
-smelt_status smelt_tuning_subject(const char *kernel, char **subject) {
-    struct smelt__spec stripped;
-    char text[SMELT__SPEC_TEXT];
-
-    if (need(subject, "subject"))
-        return SMELT_ERROR_INVALID_ARGUMENT;
-    *subject = NULL;
-    smelt_status status = strip(kernel, &stripped, text);
-    if (status)
-        return status;
-    *subject = strdup(text);
-    return *subject ? SMELT_OK : smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
 static const struct smelt__struct *about_entry(void) {
