@@ -5,6 +5,7 @@
 
 #include "ops/call.h"
 #include "runtime/abi.h"
+#include "runtime/context.h"
 #include "runtime/log.h"
 
 /* ---- passes and grids -------------------------------------------------------------------------- */
@@ -269,8 +270,15 @@ smelt_status smelt__operator_call(const smelt_operator *op, const struct smelt__
                                   unsigned pass, const void *given, struct CUstream_st *stream) {
     union args args;
     struct smelt__call call = {.stream = stream};
-    const smelt_status status = begin(op, type, pass, given, &args, &call);
-    return status == SMELT_OK ? call.pass->launch(&call) : status;
+    int pushed;
+    smelt_status status = begin(op, type, pass, given, &args, &call);
+    if (status == SMELT_OK) /* once for all that the pass launches */
+        status = smelt__context_enter(op->context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = call.pass->launch(&call);
+    smelt__context_leave(op->context, pushed);
+    return status;
 }
 
 smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__operator_type *type,

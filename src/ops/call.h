@@ -51,7 +51,8 @@ struct smelt__pass {
     int (*table_of)(const struct smelt__spec *spec);
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
-    /* Checks what the tables cannot say, calls smelt__call_check, and launches. */
+    /* Checks what the tables cannot say, calls smelt__call_check, and launches. The context is
+     * entered (runtime/context.h). */
     smelt_status (*launch)(struct smelt__call *call);
 };
 

@@ -44,8 +44,8 @@ static smelt_status make_maps(const struct smelt__call *call,
         .box_keys = shape->box_keys,
     };
     const smelt_status status = smelt__dense_maps_check(&operands, "variant=mma");
-    return status == SMELT_OK ? smelt__dense_maps_make(call->op->context, &operands, 0,
-                                                       &params->q_map, &params->k_map)
+    return status == SMELT_OK ? smelt__dense_maps_make(call->op->context, &operands, &params->q_map,
+                                                       &params->k_map)
                               : status;
 }
 

@@ -33,7 +33,7 @@ smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operand
 /* As [rows, key heads, `group` heads, dqk]. */
 static smelt_status make(const smelt_context *context, const struct smelt__dense_operands *operands,
                          const smelt_const_tensor *tensor, int group, const int *boxes,
-                         int64_t rows, int entered, struct tensor_map *map) {
+                         int64_t rows, struct tensor_map *map) {
     const int64_t extents[] = {group, operands->kv_heads, rows};
     const int64_t steps[] = {tensor->strides[1], group * tensor->strides[1], tensor->strides[0]};
     struct smelt__tensor_box box = {
@@ -43,7 +43,6 @@ static smelt_status make(const smelt_context *context, const struct smelt__dense
         .dimensions = 4,
         .extents = {(unsigned)operands->dqk},
         .box = {MAP_COLUMNS},
-        .entered = entered,
     };
     for (int i = 0; i < 3; i++) {
         const int64_t stride = extents[i] > 1 ? steps[i] : SMELT__ROW_BYTES / ELEMENT;
@@ -55,13 +54,13 @@ static smelt_status make(const smelt_context *context, const struct smelt__dense
 }
 
 smelt_status smelt__dense_maps_make(const smelt_context *context,
-                                    const struct smelt__dense_operands *operands, int entered,
+                                    const struct smelt__dense_operands *operands,
                                     struct tensor_map *q_map, struct tensor_map *k_map) {
     const int q_boxes[] = {operands->box_heads, 1, operands->box_queries};
     const int k_boxes[] = {1, 1, operands->box_keys};
-    const smelt_status status = make(context, operands, &operands->q, operands->group, q_boxes,
-                                     operands->tokens, entered, q_map);
+    const smelt_status status =
+        make(context, operands, &operands->q, operands->group, q_boxes, operands->tokens, q_map);
     return status == SMELT_OK
-               ? make(context, operands, &operands->k, 1, k_boxes, operands->rows, entered, k_map)
+               ? make(context, operands, &operands->k, 1, k_boxes, operands->rows, k_map)
                : status;
 }

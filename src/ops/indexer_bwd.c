@@ -46,17 +46,10 @@ static smelt_status launch(struct smelt__call *call) {
     const struct smelt__indexer_bwd *made = (const struct smelt__indexer_bwd *)call->op;
     const struct smelt__indexer_bwd_call chain = {made, call->args, find_layout(made, call->args),
                                                   call->stream};
-    int pushed;
     smelt_status status = smelt__call_check(call, chain.layout.bytes, NULL, 0);
     if (status == SMELT_OK)
         status = smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, chain.layout.dk.groups);
-    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
-        status = smelt__context_enter(call->op->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    status = smelt__indexer_bwd_launch(&chain);
-    smelt__context_leave(call->op->context, pushed);
-    return status;
+    return status == SMELT_OK ? smelt__indexer_bwd_launch(&chain) : status;
 }
 
 static int table_of(const struct smelt__spec *spec) {

@@ -31,8 +31,7 @@ static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
 static smelt_status launch(const struct smelt__indexer_bwd_call *call,
                            enum smelt__indexer_bwd_kernel number, int64_t blocks,
                            const void *params) {
-    const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+    const struct smelt__launch launch = {.blocks = {(uint32_t)blocks}, .params = params};
     return smelt__kernel_launch(call->indexer->context, kernel_of(call->indexer, number), &launch,
                                 call->stream);
 }
@@ -165,7 +164,7 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
     smelt_status status = SMELT_OK;
     if (!chunk.begins && rows > 0)
         status = smelt__fill_async(call->indexer->context, params.bounds, 0,
-                                   (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, 1, call->stream);
+                                   (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, call->stream);
     if (status == SMELT_OK)
         status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
     if (status == SMELT_OK)
@@ -190,7 +189,6 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
         .dimensions = 3,
         .box = {TENSOR_MAP_COLUMNS,
                 (uint32_t)(indexer->main.block_heads / indexer->main.group_queries), 1},
-        .entered = 1,
     };
     for (int i = 0; i < 3; i++)
         box.extents[i] = (uint64_t)extents[i];
@@ -339,7 +337,7 @@ smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_ca
 smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call) {
     const size_t zeros = zero_words(call);
     return zeros > 0 ? smelt__fill_async(call->indexer->context, at(call, call->layout.bounds), 0,
-                                         zeros, 1, call->stream)
+                                         zeros, call->stream)
                      : SMELT_OK;
 }
 

@@ -281,8 +281,8 @@ static smelt_status launch_kernel(const struct chain *chain,
                                   const void *params) {
     const struct smelt__kernel *kernel = chain->made->kernels[number];
     const int64_t most = smelt__available_blocks(kernel, chain->args->free_multiprocessors);
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, items, most)}, .entered = 1, .params = params};
+    const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, items, most)},
+                                         .params = params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
@@ -341,7 +341,7 @@ static smelt_status launch_scores(const struct chain *chain, const struct chunk 
         .scale = args->scale,
     };
     const smelt_status status = shape->tensor_maps
-                                    ? smelt__dense_maps_make(chain->made->op.context, &operands, 1,
+                                    ? smelt__dense_maps_make(chain->made->op.context, &operands,
                                                              &params.q_map, &params.k_map)
                                     : SMELT_OK;
     return status == SMELT_OK
@@ -456,7 +456,7 @@ static smelt_status launch_sum(const struct chain *chain) {
                                                    .query_stride = losses_stride(chain),
                                                    .queries = (int)chain->args->tokens,
                                                    .groups = chain->made->shape.groups};
-    const struct smelt__launch launch = {.blocks = {1}, .entered = 1, .params = &params};
+    const struct smelt__launch launch = {.blocks = {1}, .params = &params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
@@ -474,9 +474,7 @@ static smelt_status launch_windows(const struct chain *chain) {
     };
     const int64_t items = smelt__divide_up(args->tokens, kernel->threads);
     const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, items, kernel->most_blocks)},
-        .entered = 1,
-        .params = &params};
+        .blocks = {smelt__blocks_for(kernel, items, kernel->most_blocks)}, .params = &params};
     return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
 }
 
@@ -527,7 +525,6 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_dense_loss_args *args = call->args;
     struct chain chain = {.made = made, .args = args, .stream = call->stream};
     smelt_indexer_bwd_args gradients;
-    int pushed;
     smelt_status status = check_numbers(args);
     if (status == SMELT_OK)
         status = check_gradients(args);
@@ -535,8 +532,6 @@ static smelt_status launch(struct smelt__call *call) {
         status = find_layout(made, args, &chain.layout);
     if (status == SMELT_OK)
         status = smelt__call_check(call, chain.layout.indexer.bytes, NULL, 0);
-    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
-        status = smelt__context_enter(call->op->context, &pushed);
     if (status != SMELT_OK)
         return status;
     gradients = gradient_args(&chain, args);
@@ -547,10 +542,7 @@ static smelt_status launch(struct smelt__call *call) {
     chain.gradients = (struct smelt__indexer_bwd_call){&made->indexer, &gradients,
                                                        chain.layout.indexer, call->stream};
     status = check_maps(&chain);
-    if (status == SMELT_OK)
-        status = launch_chunks(&chain);
-    smelt__context_leave(call->op->context, pushed);
-    return status;
+    return status == SMELT_OK ? launch_chunks(&chain) : status;
 }
 
 static int table_of(const struct smelt__spec *spec) {

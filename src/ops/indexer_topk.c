@@ -250,7 +250,6 @@ static smelt_status launch(struct smelt__call *call) {
     const struct indexer_topk *made = (const struct indexer_topk *)call->op;
     const smelt_indexer_topk_args *args = call->args;
     struct smelt__indexer_chunks chunks;
-    int pushed;
     smelt_status status = find_chunks(made, args, &chunks);
     if (status != SMELT_OK || args->tokens == 0)
         return status;
@@ -268,13 +267,7 @@ static smelt_status launch(struct smelt__call *call) {
                                                .scale = args->scale,
                                                .q = args->q,
                                                .k = args->k});
-    if (status == SMELT_OK) /* the CUDA context is made current once, not at each launch */
-        status = smelt__context_enter(call->op->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    status = launch_chunks(made, args, &chunks, call->stream);
-    smelt__context_leave(call->op->context, pushed);
-    return status;
+    return status == SMELT_OK ? launch_chunks(made, args, &chunks, call->stream) : status;
 }
 
 static int table_of(const struct smelt__spec *spec) {

@@ -171,7 +171,6 @@ static smelt_status launch_sum(const struct smelt__key_grads_call *call,
         .blocks = {smelt__blocks_for(call->sum, smelt__divide_up(layout->key_count, teams),
                                      call->sum->most_blocks * (overlaps ? SUM_WAVES : 1))},
         .pdl = overlaps,
-        .entered = 1,
         .params = &params,
     };
     return smelt__kernel_launch(call->context, call->sum, &launch, call->stream);
@@ -223,7 +222,6 @@ smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *
                               : blocks < most ? blocks
                                               : most)},
         .pdl = call->layout->groups > 0, /* it waits for the previous kernel */
-        .entered = 1,
         .params = &params,
     };
     params.sums = at(call, call->layout->sums);

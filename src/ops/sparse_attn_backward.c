@@ -7,7 +7,6 @@
 #include "ops/divide.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "ops/sparse_attn_partition.h"
-#include "runtime/context.h"
 
 enum {
     LISTS_SHARE = 2, /* with PDL the lists kernel leaves 1/2 of the device to the rows kernel */
@@ -40,7 +39,7 @@ static smelt_status launch(const struct smelt__grad_call *call,
                            enum smelt__sparse_attn_backward_kernel number, int64_t blocks, int pdl,
                            const void *params) {
     const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .pdl = pdl, .entered = 1, .params = params};
+        .blocks = {(uint32_t)blocks}, .pdl = pdl, .params = params};
     return smelt__kernel_launch(call->backward->op->context,
                                 smelt__grad_kernel(call->backward, number), &launch, call->stream);
 }
@@ -142,7 +141,7 @@ static smelt_status launch_zeros(const struct smelt__grad_call *call) {
     if (zeros > 0)
         status = smelt__fill_async(call->backward->op->context,
                                    (char *)call->args->workspace + call->layout.progress, 0,
-                                   (size_t)zeros, 1, call->stream);
+                                   (size_t)zeros, call->stream);
     return status == SMELT_OK && (zeros > 0 || call->args->dsink.data)
                ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, NULL))
                : status;
@@ -151,13 +150,8 @@ static smelt_status launch_zeros(const struct smelt__grad_call *call) {
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
                                                 struct smelt__call *given) {
     struct smelt__grad_call call;
-    int pushed;
-    smelt_status status = smelt__grad_check(backward, given, &call);
-    if (status == SMELT_OK) /* once for all launches */
-        status = smelt__context_enter(backward->op->context, &pushed);
+    const smelt_status status = smelt__grad_check(backward, given, &call);
     if (status != SMELT_OK)
         return status;
-    status = call.layout.queries > 0 ? launch_queries(&call) : launch_zeros(&call);
-    smelt__context_leave(backward->op->context, pushed);
-    return status;
+    return call.layout.queries > 0 ? launch_queries(&call) : launch_zeros(&call);
 }

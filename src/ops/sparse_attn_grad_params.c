@@ -126,7 +126,6 @@ static smelt_status make_map(const struct smelt__grad_call *call, const char *na
         .dimensions = 4,
         .box = {TENSOR_MAP_COLUMNS,
                 (uint32_t)(backward->main.block_heads / backward->main.group_queries), 1, 1},
-        .entered = 1,
     };
     for (int i = 0; i < 4; i++)
         box.extents[i] = (uint64_t)extents[i];

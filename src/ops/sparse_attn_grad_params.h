@@ -9,8 +9,7 @@ struct sparse_attn_partition_params smelt__grad_partition(const struct smelt__gr
 struct sparse_attn_bwd_lists_params smelt__grad_lists(const struct smelt__grad_call *call);
 struct sparse_attn_bwd_rows_params smelt__grad_rows(const struct smelt__grad_call *call);
 
-/* The main kernel's params, except for the groups of a launch. The caller has entered the context
- * (runtime/context.h). Errors: INVALID_ARGUMENT if TMA does not support a stride; DRIVER. */
+/* The main kernel's params, except for the groups of a launch. Errors: INVALID_ARGUMENT if TMA does not support a stride; DRIVER. */
 smelt_status smelt__grad_main(const struct smelt__grad_call *call,
                               const struct smelt__grad_grid *grid,
                               struct sparse_attn_bwd_params *params);

@@ -35,7 +35,6 @@ smelt_status smelt__segments_launch(const smelt_context *context,
     const int64_t ranges = params.chunks * smelt__divide_up(params.key_count, RANGE);
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(transpose, ranges, transpose->most_blocks)},
-        .entered = 1,
         .params = &params};
     return smelt__kernel_launch(context, transpose, &launch, stream);
 }

@@ -29,9 +29,9 @@ struct smelt__segments_layout smelt__segments_layout(int64_t groups, int64_t chu
 /* Where the starts of a round's chunk number `chunk` begin. */
 int64_t smelt__segments_starts(int64_t chunk, int64_t key_count);
 
-/* Transposes the lists of a round, on the stream, after the kernel that wrote them. The context is
- * entered (runtime/context.h). *params: everything set but chunks; groups, chunk and key_count above
- * 0; the arrays as large as the layout says, not NULL. Errors: DRIVER. */
+/* Transposes the lists of a round, on the stream, after the kernel that wrote them. *params: everything
+ * set but chunks; groups, chunk and key_count above 0; the arrays as large as the layout says, not NULL.
+ * Errors: DRIVER. */
 smelt_status smelt__segments_launch(const smelt_context *context,
                                     const struct smelt__kernel *transpose,
                                     const struct sparse_attn_bwd_segments_params *params,

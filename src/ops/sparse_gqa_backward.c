@@ -228,8 +228,7 @@ static struct sparse_gqa_bwd_params main_params(const struct backward *backward)
 
 static smelt_status launch_one(const struct backward *backward, int number, int64_t blocks,
                                const void *params) {
-    const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .entered = 1, .params = params};
+    const struct smelt__launch launch = {.blocks = {(uint32_t)blocks}, .params = params};
     return smelt__kernel_launch(backward->call->op->context, backward->kernels[number], &launch,
                                 backward->call->stream);
 }
@@ -239,7 +238,7 @@ static smelt_status clear_sums(const struct backward *backward) {
     return smelt__fill_async(backward->call->op->context, at(backward, backward->dk), 0,
                              (backward->dv_sums - backward->dk) / sizeof(float) +
                                  (size_t)(backward->keys * backward->dv),
-                             1, backward->call->stream);
+                             backward->call->stream);
 }
 
 static smelt_status launch_rows(const struct backward *backward) {
@@ -462,7 +461,6 @@ smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
     const smelt_sparse_gqa_grad_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     struct backward backward;
-    int pushed;
     smelt_status status = smelt__sparse_attn_check_call(&fields);
     if (status == SMELT_OK)
         status = place(call, &backward);
@@ -470,11 +468,5 @@ smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
         status = smelt__call_check(call, backward.bytes, NULL, 0);
     if (status == SMELT_OK)
         status = smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.queries);
-    if (status == SMELT_OK) /* the CUDA context is made current once for all launches */
-        status = smelt__context_enter(call->op->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    status = launch_all(&backward);
-    smelt__context_leave(call->op->context, pushed);
-    return status;
+    return status == SMELT_OK ? launch_all(&backward) : status;
 }

@@ -36,7 +36,7 @@ smelt_status smelt__gqa_launch_index(const struct smelt__call *call,
     if (index->lists > 0)
         return smelt__gqa_index_launch(context, kernels, params, call->stream);
     const size_t slots = (size_t)(params->entries * (int64_t)params->groups * index->width);
-    return smelt__fill_async(context, params->places, UINT32_MAX, slots, 0, call->stream);
+    return smelt__fill_async(context, params->places, UINT32_MAX, slots, call->stream);
 }
 
 struct gqa_items_params smelt__gqa_items(const struct smelt__gqa_index *index,

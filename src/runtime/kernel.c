@@ -480,28 +480,16 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
     void *parameters[1];
     memcpy(&parameters[0], &launch->params, sizeof launch->params);
 
-    int pushed = 0;
-    smelt_status status = launch->entered ? SMELT_OK : smelt__context_enter(context, &pushed);
-    if (status)
-        return status;
     CUresult result =
         driver->cuLaunchKernelEx(&config, (CUfunction)kernel->function, parameters, NULL);
-    smelt__context_leave(context, pushed);
-    if (result != CUDA_SUCCESS)
-        return smelt__driver_fail(driver, "cuLaunchKernelEx", result);
-    return SMELT_OK;
+    return result == CUDA_SUCCESS ? SMELT_OK
+                                  : smelt__driver_fail(driver, "cuLaunchKernelEx", result);
 }
 
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
-                               size_t words, int entered, struct CUstream_st *stream) {
+                               size_t words, struct CUstream_st *stream) {
     const struct smelt__driver *driver = context->driver;
-    int pushed = 0;
-    smelt_status status = entered ? SMELT_OK : smelt__context_enter(context, &pushed);
-    if (status)
-        return status;
     CUresult result = driver->cuMemsetD32Async((CUdeviceptr)(uintptr_t)device, word, words, stream);
-    smelt__context_leave(context, pushed);
-    if (result != CUDA_SUCCESS)
-        return smelt__driver_fail(driver, "cuMemsetD32Async", result);
-    return SMELT_OK;
+    return result == CUDA_SUCCESS ? SMELT_OK
+                                  : smelt__driver_fail(driver, "cuMemsetD32Async", result);
 }

@@ -73,13 +73,12 @@ struct smelt__launch {
     uint32_t blocks[3]; /* the grid's extents, 1..2^31 - 1 in x, 2^16 - 1 in y and z; 0 in y and z
                            counts as 1. With clusters, x must be a multiple of their size */
     int pdl;            /* 1: with programmatic dependent launch, see below */
-    int entered;        /* 1: the caller has called smelt__context_enter */
     const void *params; /* the params struct, copied before the call returns */
 };
 
 /*
- * Launches a kernel on a stream. No allocation, lock, synchronisation or file access. Makes the
- * context's CUDA context current when this thread has none or another and restores what was there.
+ * Launches a kernel on a stream. The caller has called smelt__context_enter. No allocation, lock,
+ * synchronisation or file access.
  *
  * Programmatic dependent launch (PDL): the kernel may start while the previous kernel in the stream
  * still runs, once all thread blocks of the previous kernel have executed
@@ -93,6 +92,6 @@ smelt_status smelt__kernel_launch(const smelt_context *context, const struct sme
                                   const struct smelt__launch *launch, struct CUstream_st *stream);
 
 /* Sets `words` 32-bit words of device memory (4-byte aligned) on a stream, asynchronously;
- * capturable. entered: as for a launch. */
+ * capturable. The caller has called smelt__context_enter. */
 smelt_status smelt__fill_async(const smelt_context *context, void *device, uint32_t word,
-                               size_t words, int entered, struct CUstream_st *stream);
+                               size_t words, struct CUstream_st *stream);

@@ -9,16 +9,10 @@ smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map) {
     static const unsigned every_element[SMELT__MAP_DIMENSIONS] = {1, 1, 1, 1, 1};
     const struct smelt__driver *driver = context->driver;
-    int pushed = 0;
-    smelt_status status = box->entered ? SMELT_OK : smelt__context_enter(context, &pushed);
-    if (status != SMELT_OK)
-        return status;
     CUresult result = driver->cuTensorMapEncodeTiled(
         (CUtensorMap *)(void *)map, (int)box->element, (unsigned)box->dimensions,
         (void *)(uintptr_t)box->data, box->extents, box->strides + 1, box->box, every_element,
         NO_INTERLEAVE, (int)box->swizzle, PROMOTE_256, FILL_ZEROS);
-    if (result != CUDA_SUCCESS)
-        status = smelt__driver_fail(driver, "cuTensorMapEncodeTiled", result);
-    smelt__context_leave(context, pushed);
-    return status;
+    return result == CUDA_SUCCESS ? SMELT_OK
+                                  : smelt__driver_fail(driver, "cuTensorMapEncodeTiled", result);
 }

@@ -36,11 +36,9 @@ struct smelt__tensor_box {
     unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
     uint32_t box[SMELT__MAP_DIMENSIONS]; /* elements, 1..256; the first dimension's bytes are a
                                             multiple of 16, at most the swizzle's width */
-    int entered;                         /* 1: the caller has called smelt__context_enter */
 };
 
-/* Does not touch the device: legal on any thread and during stream capture. Makes the context's
- * CUDA context current, which the driver requires. DRIVER when the driver rejects the description.
- */
+/* Does not touch the device: legal during stream capture. The caller has called
+ * smelt__context_enter. DRIVER when the driver rejects the description. */
 smelt_status smelt__tensor_map_make(const smelt_context *context,
                                     const struct smelt__tensor_box *box, struct tensor_map *map);

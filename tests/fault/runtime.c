@@ -3,16 +3,38 @@
 #include "../unit/test.h"
 #include "fresh.h"
 #include "runtime/compiler/compile.h"
+#include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/specs.h"
 #include "runtime/tensor_map.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
 
+static smelt_status launch_as(const smelt_context *context, const struct smelt__kernel *kernel,
+                              const struct smelt__launch *launch, struct CUstream_st *stream) {
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = smelt__kernel_launch(context, kernel, launch, stream);
+    smelt__context_leave(context, pushed);
+    return status;
+}
+
 static smelt_status launch(const smelt_context *context, const struct smelt__kernel *kernel,
                            uint32_t blocks, const void *params, struct CUstream_st *stream) {
     const struct smelt__launch one = {.blocks = {blocks}, .params = params};
-    return smelt__kernel_launch(context, kernel, &one, stream);
+    return launch_as(context, kernel, &one, stream);
+}
+
+static smelt_status fill(const smelt_context *context, void *device, uint32_t word, size_t words) {
+    int pushed;
+    smelt_status status = smelt__context_enter(context, &pushed);
+    if (status != SMELT_OK)
+        return status;
+    status = smelt__fill_async(context, device, word, words, NULL);
+    smelt__context_leave(context, pushed);
+    return status;
 }
 
 static void assert_logged(const char *const *names) {
@@ -70,7 +92,7 @@ TEST(pdl_launch_has_the_attribute) {
         smelt_context *context = make_context();
         const struct smelt__kernel *kernel = get_kernel(context);
         const struct smelt__launch launch = {.blocks = {5}, .pdl = 1, .params = params};
-        assert_int_equal(smelt__kernel_launch(context, kernel, &launch, stream), SMELT_OK);
+        assert_int_equal(launch_as(context, kernel, &launch, stream), SMELT_OK);
         assert_int_equal(driver->launch.gridDimX, 5);
         assert_int_equal(driver->launch.blockDimX, kernel->threads);
         assert_int_equal(driver->launch.sharedMemBytes, kernel->shared_bytes);
@@ -95,7 +117,7 @@ TEST(grids_clusters_and_fills) {
     struct smelt__launch launch = {.blocks = {8, 3, 2}, .pdl = 1, .params = params};
     kernel.cluster = 4;
     kernel.attributes[SMELT__CLUSTER].value.clusterDim[0] = 4;
-    assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
+    assert_int_equal(launch_as(context, &kernel, &launch, NULL), SMELT_OK);
     assert_int_equal(driver->launch.gridDimX, 8);
     assert_int_equal(driver->launch.gridDimY, 3);
     assert_int_equal(driver->launch.gridDimZ, 2);
@@ -107,12 +129,12 @@ TEST(grids_clusters_and_fills) {
     assert_int_equal(driver->attributes[1].id,
                      CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION);
     launch.pdl = 0;
-    assert_int_equal(smelt__kernel_launch(context, &kernel, &launch, NULL), SMELT_OK);
+    assert_int_equal(launch_as(context, &kernel, &launch, NULL), SMELT_OK);
     assert_int_equal(driver->launch.numAttrs, 1);
     assert_int_equal(driver->attributes[0].id, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
 
     uint32_t words[4] = {1, 2, 3, 4};
-    assert_int_equal(smelt__fill_async(context, words, 0x7fc00000, 3, 0, NULL), SMELT_OK);
+    assert_int_equal(fill(context, words, 0x7fc00000, 3), SMELT_OK);
     assert_true(words[0] == 0x7fc00000 && words[2] == 0x7fc00000 && words[3] == 4);
     struct tensor_map map;
     const struct smelt__tensor_box box = {.data = words,
@@ -121,7 +143,10 @@ TEST(grids_clusters_and_fills) {
                                           .extents = {64, 5},
                                           .strides = {0, 128},
                                           .box = {64, 1}};
+    int pushed;
+    assert_int_equal(smelt__context_enter(context, &pushed), SMELT_OK);
     assert_int_equal(smelt__tensor_map_make(context, &box, &map), SMELT_OK);
+    smelt__context_leave(context, pushed);
     const struct smelt__tensor_box described = driver->box;
     assert_ptr_equal(described.data, words);
     assert_int_equal(described.dimensions, 2);
@@ -261,7 +286,7 @@ static smelt_status whole_life(char *message, size_t bytes, int *destroy_begins)
     if (memory) {
         KEEP(smelt_device_upload(context, memory, params, sizeof params));
         KEEP(smelt_device_fill(context, memory, 1, 64));
-        KEEP(smelt__fill_async(context, memory, 1, 16, 0, NULL));
+        KEEP(fill(context, memory, 1, 16));
         KEEP(smelt_device_download(context, params, memory, sizeof params));
     }
     KEEP(smelt_stream_create(context, &stream));
