@@ -1,10 +1,7 @@
 /* See limits.h. */
 #include "codegen/plan/limits.h"
 
-#include <limits.h>
-
 enum {
-    WARP = 32,          /* threads */
     SCHEDULERS = 4,     /* per multiprocessor, each with a quarter of its registers */
     REGISTER_STEP = 8,  /* allocation unit per thread */
     MAX_REGISTERS = 255 /* per thread, on all architectures */
@@ -12,8 +9,8 @@ enum {
 
 int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int blocks) {
     /* Warps of the scheduler with the most. */
-    const int warps = (threads * blocks / WARP + SCHEDULERS - 1) / SCHEDULERS;
-    const int share = arch->registers_per_multiprocessor / (SCHEDULERS * warps * WARP) /
+    const int warps = (threads * blocks / SMELT__WARP + SCHEDULERS - 1) / SCHEDULERS;
+    const int share = arch->registers_per_multiprocessor / (SCHEDULERS * warps * SMELT__WARP) /
                       REGISTER_STEP * REGISTER_STEP;
     return share < MAX_REGISTERS ? share : MAX_REGISTERS;
 }

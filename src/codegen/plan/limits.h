@@ -4,8 +4,18 @@
  */
 #pragma once
 
+#include <limits.h>
+
 #include "codegen/arch.h"
 #include "codegen/plan/plan.h"
+
+enum {
+    SMELT__WARP = 32,       /* threads */
+    SMELT__WARPGROUP = 128, /* threads */
+    SMELT__MMA_TILE = 16,   /* rows of an mma tile, columns of a k-step, keys of two n8 tiles */
+    SMELT__TILE_ALIGNMENT = 1024, /* bytes of shared memory: the swizzle repeats every 1024 */
+    SMELT__SMALL_ALIGNMENT = 128  /* likewise, of regions without tiles */
+};
 
 /* Registers per thread with `blocks` resident blocks of `threads` threads per multiprocessor. */
 int smelt__registers_of_thread(const struct smelt__arch *arch, int threads, int blocks);
