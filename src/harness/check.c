@@ -82,10 +82,11 @@ static void run_once(struct smelt__placed *placed, const smelt_operator *object,
     }
 }
 
-/* Limit of a launch's processor time on the emulator, in seconds. The emulator does about a hundred
- * million multiplications per second; the limit allows for a tenth of that speed. */
+/* Limit of a launch's processor time on the emulator, in seconds: for a tenth of its usual speed. */
 static double time_limit(const struct smelt__problem *problem) {
-    return 60 + problem->pass->multiplications(problem->spec, &problem->options) / 10e6;
+    const struct smelt__problem_cost cost =
+        smelt__problem_cost(problem->op, problem->pass, problem->spec, &problem->options);
+    return 60 + (cost.work > 0 ? cost.work / 10e6 : 0);
 }
 
 /* On the emulator: runs under each requested schedule, alternately on `stream` and on the default

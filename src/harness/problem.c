@@ -199,6 +199,44 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
     return -1;
 }
 
+/* The multiplications of whole tiles: at least so many keys, and heads of a group. */
+static double tile_work(const struct smelt__problem *problem) {
+    enum { KEYS = 64, HEADS = 16 };
+    struct smelt__problem_options tiles = problem->options;
+    const int64_t granularity = key_of(problem, "granularity"), heads = key_of(problem, "heads");
+    const int64_t kv_heads = key_of(problem, "kv_heads");
+    const int64_t group = heads && kv_heads ? heads / kv_heads : heads;
+    const int64_t least = granularity ? (KEYS + granularity - 1) / granularity : KEYS;
+    const double padding = group && group < HEADS ? (double)HEADS / (double)group : 1;
+    tiles.width = tiles.width && tiles.width < least ? least : tiles.width;
+    tiles.rows = tiles.rows && tiles.rows < KEYS ? KEYS : tiles.rows;
+    return padding * problem->pass->multiplications(problem->spec, &tiles);
+}
+
+struct smelt__problem_cost smelt__problem_cost(const struct smelt__harness_operator *op,
+                                               const struct smelt__harness_pass *pass,
+                                               const void *spec,
+                                               const struct smelt__problem_options *options) {
+    enum { ACCESS = 10 }; /* an access takes the emulator as long as so many multiplications */
+    struct smelt__problem_options packed = *options;
+    struct smelt__problem problem;
+    struct smelt__problem_cost cost = {-1, -1};
+    packed.strided = packed.far = 0;
+    packed.odd = 0;
+    if (begin(&problem, op, pass, spec, &packed) == 0) {
+        double elements = 0;
+        smelt__layout_make(&problem);
+        cost.bytes = 0;
+        for (int i = 0; i < pass->tensors->count; i++) {
+            cost.bytes += (double)smelt__problem_bytes(&problem, i);
+            elements += (double)problem.buffers[i].elements;
+        }
+        cost.work = tile_work(&problem) + ACCESS * elements;
+    }
+    smelt__problem_destroy(&problem);
+    return cost;
+}
+
 static int valid_refused(const struct smelt__problem_options *options, char *message, size_t size) {
     const int64_t most = options->width < options->rows ? options->width : options->rows;
     if (options->valid <= most || options->lists != SMELT__LISTS_RANDOM)

@@ -42,6 +42,17 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
                           const struct smelt__problem_options *options);
 void smelt__problem_destroy(struct smelt__problem *problem);
 
+/* Upper bounds of a problem, found before its memory is allocated: the bytes of its tensors without
+ * gaps, and the work of a launch in multiplications, of which the emulator does about a hundred
+ * million per second. Both -1: out of memory. */
+struct smelt__problem_cost {
+    double bytes, work;
+};
+struct smelt__problem_cost smelt__problem_cost(const struct smelt__harness_operator *op,
+                                               const struct smelt__harness_pass *pass,
+                                               const void *spec,
+                                               const struct smelt__problem_options *options);
+
 /* Whether a problem is impossible, found before its memory is allocated: more valid slots than
  * lists have, or extents that `object`'s call of the pass refuses. 1 with the reason in `message`;
  * 0: no fault was found, or out of memory. */

@@ -23,8 +23,16 @@ enum {
     DEFAULT_SPECS = 4
 };
 
-/* Limit of a launch's multiplications; the emulator does about 100 million per second. */
-static const double MOST_WORK = 60e6;
+/* Limits of a problem. A launch of most work takes the emulator a second or two, and each byte of a
+ * tensor takes 25 bytes of memory. */
+static const struct smelt__problem_cost MOST = {.bytes = 8e6, .work = 60e6};
+
+/* Limit of the source text of a spec's kernels. The emulator compiles about 60 kB per second. */
+static const size_t MOST_SOURCE = 500000;
+
+/* Limit of a run's accesses and instructions, for each of its specs. The emulator does about 8
+ * million per second. */
+static const uint64_t MOST_EVENTS = 40000000;
 
 #ifdef SMELT__CUT_LIST_STEP
 int smelt__cut_list_step = 64;
@@ -33,9 +41,15 @@ int smelt__cut_list_step = 64;
 static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
 enum { ARCHS = sizeof archs / sizeof archs[0] };
 
+struct kernels {
+    const char *arch;
+    size_t bytes; /* of their source text */
+};
+
 struct sweep {
     struct random random;
-    int devices, checks, failures;
+    int specs, devices; /* specs: the requested number; fewer are drawn once the limit is reached */
+    int drawn, checks, failures;
 };
 
 static int one_in(struct sweep *sweep, int count) {
@@ -51,43 +65,68 @@ static const struct smelt__harness_operator *draw_operator(struct sweep *sweep) 
     return smelt__harness_operators[random_below(&sweep->random, count)];
 }
 
-/* Each key head has tiles and sums of its own: many take the emulator minutes and tens of GB. */
-static int is_too_large(const struct smelt__spec *spec) {
-    enum { MOST_KEY_HEADS = 64 };
-    return smelt__spec_key(spec->schema, "kv_heads") >= 0 &&
-           smelt__spec_get(spec, "kv_heads") > MOST_KEY_HEADS;
+static int add_source(void *kernels, const char *kernel) {
+    struct kernels *const all = kernels;
+    char *source = NULL;
+    if (smelt_kernel_source(NULL, kernel, all->arch, &source) == SMELT_OK)
+        all->bytes += strlen(source);
+    smelt_free(source);
+    return 0;
 }
 
-/* Draws a spec that the context's architecture supports. */
+/* Whether the spec's kernels take too long to compile. */
+static int is_too_long(const char *spec, const char *arch) {
+    struct kernels kernels = {.arch = arch};
+    return smelt_spec_expand(spec, add_source, &kernels) != SMELT_OK || kernels.bytes > MOST_SOURCE;
+}
+
+static int is_too_large(const struct smelt__harness_spec *spec,
+                        const struct smelt__problem_options *problem) {
+    const struct smelt__problem_cost cost =
+        smelt__problem_cost(spec->op, smelt__harness_spec_pass(spec, 0), spec->spec, problem);
+    return cost.bytes > MOST.bytes || cost.work > MOST.work;
+}
+
+/* Draws a spec that the context's architecture supports and that has problems within the limits. */
 static void draw_spec(struct sweep *sweep, smelt_context *context, char text[SMELT__SPEC_TEXT]) {
+    const struct smelt__problem_options smallest = {.tokens = 1, .rows = 1, .width = 1};
     const struct smelt__harness_operator *op = draw_operator(sweep);
     struct smelt__message message;
     const struct smelt__schema *schema = smelt__schema_find(op->name, &message);
-    smelt_status status;
+    int suits;
     do {
+        const struct smelt__spec drawn = random_spec(&sweep->random, schema);
         struct smelt__harness_spec parsed;
-        struct smelt__spec drawn;
-        do
-            drawn = random_spec(&sweep->random, schema);
-        while (is_too_large(&drawn));
         smelt__spec_print(&drawn, text);
         if (smelt__spec_key(schema, "passes") >= 0 &&
             one_in(sweep, 2)) /* otherwise the forward pass runs */
             strncat(text, ",passes=backward", SMELT__SPEC_TEXT - 1 - strlen(text));
-        status = smelt__harness_spec_parse(&parsed, text);
-        if (status == SMELT_OK)
-            status = smelt_operator_supported(context, parsed.text, NULL);
+        suits = smelt__harness_spec_parse(&parsed, text) == SMELT_OK &&
+                smelt_operator_supported(context, parsed.text, NULL) == SMELT_OK &&
+                !is_too_large(&parsed, &smallest) &&
+                !is_too_long(parsed.text, smelt_context_arch(context));
         smelt__harness_spec_free(&parsed);
-    } while (status != SMELT_OK);
+    } while (!suits);
 }
 
-/* A problem of the first pass, reduced until it is within the limit. */
+/* Makes a problem about half as large; 0: it has the smallest extents. */
+static int halve(struct smelt__problem_options *problem) {
+    int64_t *const extent = problem->tokens > 1    ? &problem->tokens
+                            : problem->batches > 1 ? &problem->batches
+                            : problem->width > problem->rows / 2 && problem->width > 1
+                                ? &problem->width
+                                : &problem->rows;
+    const int shrinks = *extent > 1;
+    *extent = (*extent + 1) / 2;
+    return shrinks;
+}
+
+/* A problem of the first pass, reduced until it is within the limits. */
 static struct smelt__problem_options draw_problem(struct sweep *sweep, const char *text) {
     struct smelt__harness_spec spec;
     struct smelt__problem_options problem = {.seed = random_next(&sweep->random) >> 32};
     struct smelt__random random = smelt__random_at(problem.seed, 0, 0);
     smelt__harness_spec_parse(&spec, text);
-    const struct smelt__harness_pass *pass = smelt__harness_spec_pass(&spec, 0);
     problem.batches = 1 + one_in(sweep, 3);
     problem.tokens = 1 + random_below(&sweep->random, 5);
     problem.strided = one_in(sweep, 3);
@@ -99,13 +138,8 @@ static struct smelt__problem_options draw_problem(struct sweep *sweep, const cha
     if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of rows this long needs
                                                     workspace */
         problem.workspace_limit = 1 << 22;
-    while (pass->multiplications(spec.spec, &problem) > MOST_WORK &&
-           (problem.tokens > 1 || problem.width > 1)) {
-        if (problem.tokens > 1)
-            problem.tokens--;
-        else
-            problem.width = (problem.width + 1) / 2;
-    }
+    while (is_too_large(&spec, &problem) && halve(&problem))
+        ;
     smelt__harness_spec_free(&spec);
     return problem;
 }
@@ -126,6 +160,12 @@ static void check(struct sweep *sweep, smelt_context *context, const char *text)
     printf("FAILED %s on %s: %s\n", text, smelt_context_arch(context), result.message);
 }
 
+static int is_spent(const struct sweep *sweep) {
+    struct emu_statistics all = {0};
+    smelt__emulator()->statistics(&all);
+    return all.accesses + all.instructions > MOST_EVENTS * (uint64_t)sweep->specs;
+}
+
 /* The share of the specs that falls to one architecture. */
 static int sweep_arch(struct sweep *sweep, const char *arch, int specs) {
     smelt_context *context = NULL;
@@ -133,13 +173,14 @@ static int sweep_arch(struct sweep *sweep, const char *arch, int specs) {
         printf("%s: %s\n", arch, smelt_last_error());
         return -1;
     }
-    for (int i = 0; i < specs; i++) {
+    for (int i = 0; i < specs && !is_spent(sweep); i++) {
         char text[SMELT__SPEC_TEXT];
         draw_spec(sweep, context, text);
-        for (int k = 0; k < PROBLEMS; k++)
-            check(sweep, context, text);
         printf("%-8s %s\n", arch, text);
         fflush(stdout);
+        for (int k = 0; k < PROBLEMS && !is_spent(sweep); k++)
+            check(sweep, context, text);
+        sweep->drawn++;
     }
     smelt_context_destroy(&context);
     return 0;
@@ -152,14 +193,15 @@ int main(int argc, char **argv) {
                 "usage: emu_sweep [SPECS], SMELT_CUDA and SMELT_NVRTC naming the emulator\n");
         return 2;
     }
-    struct sweep sweep = {.random = random_begin("emu_sweep"), .devices = second_device_begin()};
+    struct sweep sweep = {
+        .random = random_begin("emu_sweep"), .specs = specs, .devices = second_device_begin()};
     int first = random_below(&sweep.random, ARCHS); /* a few specs do not cover all of them */
     for (int i = 0; i < ARCHS; i++) {
         int share = (specs + ARCHS - 1 - i) / ARCHS;
         if (share > 0 && sweep_arch(&sweep, archs[(first + i) % ARCHS], share) != 0)
             return 1;
     }
-    printf("%d specs, %d checks under %d schedules each, %d failed\n", specs, sweep.checks,
-           SCHEDULES, sweep.failures);
+    printf("%d of %d specs, %d checks under %d schedules each, %d failed\n", sweep.drawn, specs,
+           sweep.checks, SCHEDULES, sweep.failures);
     return sweep.failures > 0;
 }

@@ -213,6 +213,28 @@ TEST(test_same_seed_same_bytes) {
     }
 }
 
+/* The cost counts each tensor once, without gaps, and whole tiles of keys. */
+TEST(test_cost) {
+    struct smelt__problem_options options = {
+        .batches = 2, .tokens = 3, .rows = 90, .width = 20, .max_logits = 1};
+    struct smelt__problem packed;
+    double bytes = 0;
+    make(&packed, &options);
+    for (int tensor = 0; tensor < SMELT__SPARSE_ATTN_TENSORS; tensor++)
+        bytes += (double)smelt__problem_bytes(&packed, tensor);
+    const double elements = 2 * 90 * spec.dqk + 2 * 3 * spec.heads * (spec.dqk + spec.dv);
+    const double tiles = 2 * 3 * 64 * 16 * (spec.dqk + spec.dv);
+    for (int gaps = 0; gaps < 3; gaps++) {
+        options.strided = gaps == 1;
+        options.far = gaps == 2;
+        const struct smelt__problem_cost cost = smelt__problem_cost(
+            &smelt__harness_sparse_attn, &smelt__harness_sparse_attn.passes[0], &spec, &options);
+        assert_true(cost.bytes == bytes);
+        assert_true(cost.work > tiles + elements && cost.work < tiles + 12 * elements);
+    }
+    smelt__problem_destroy(&packed);
+}
+
 /* A dimension of a far tensor: its last index is beyond 2^32, and its stride exceeds the span of
  * the inner dimensions. */
 static void expect_far(int64_t extent, int64_t stride, int64_t inner) {
