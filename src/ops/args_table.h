@@ -97,7 +97,8 @@ struct smelt__args_table {
 };
 
 /* ---- rows, short ------------------------------------------------------------------------------
- * A table's file defines ARGS, the struct, and OF(name), a row's number. */
+ * A table's file defines ARGS, the struct, OF(name), a row's number, and the lists SYMBOLS and TENSORS.
+ * It ends with ops/args_table_end.h. */
 
 #define SMELT__SHAPE(...)                                                                          \
     .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .shape = {__VA_ARGS__}
@@ -119,7 +120,8 @@ struct smelt__args_table {
 /* Of lists of rows, ROW(name, what it holds): the numbers of the rows, and the table. */
 #define SMELT__NUMBER(name, ...) OF(name),
 #define SMELT__ROW(name, ...) [OF(name)] = {__VA_ARGS__},
-/* Rows without a name of their own, of a list TENSORS with parameters. */
+/* The arrays of a file's lists SYMBOLS, and TENSORS with parameters. */
+#define SMELT__SYMBOLS ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW)})
 #define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \

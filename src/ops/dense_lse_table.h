@@ -19,7 +19,6 @@ enum { SMELT__DENSE_MOST_ROWS = 1 << 30 /* of keys */ };
     ROW(ONE, SMELT__ONE_ELEMENT)
 
 enum smelt__dense_lse_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__dense_lse_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__dense_lse_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -28,22 +27,18 @@ static const struct smelt__scalar_row smelt__dense_lse_scalars[] = {
     {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(Q, SMELT__TENSOR(q, BF16, INPUT, OF(T), OF(H), OF(DQK)), .whole_rows = 1)                  \
     ROW(K, SMELT__TENSOR(k, BF16, INPUT, OF(S), OF(KV), OF(DQK)), .whole_rows = 1)                 \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(LSE, SMELT__TENSOR(lse, FP32, OUTPUT, OF(T), OF(H), OF(ONE)))
 
-enum smelt__dense_lse_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__dense_lse_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__dense_lse_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__dense_lse_table = {
-    SMELT__ARGS("SMELT_DENSE_LSE_ARGS_INIT", lse, smelt__dense_lse_symbols,
-                smelt__dense_lse_scalars, smelt__dense_lse_tensors),
+    SMELT__ARGS("SMELT_DENSE_LSE_ARGS_INIT", lse, SMELT__SYMBOLS, smelt__dense_lse_scalars,
+                SMELT__ROWS()),
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

@@ -19,7 +19,6 @@
     ROW(N, SMELT__BY_ARGS_TIMES("N", "slot", width, OF(R)))
 
 enum smelt__indexer_bwd_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_bwd_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -50,7 +49,7 @@ enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS)
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", limit, smelt__indexer_bwd_symbols,              \
+        SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", limit, SMELT__SYMBOLS,                          \
                     smelt__indexer_bwd_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
@@ -62,8 +61,4 @@ static inline int smelt__indexer_bwd_table_number(int bf16, int granularity) {
     return (bf16 ? 2 : 0) + (granularity > 1 ? 1 : 0);
 }
 
-#undef TENSORS
-#undef TABLE
-#undef ARGS
-#undef OF
-#undef SYMBOLS
+#include "ops/args_table_end.h"

@@ -13,7 +13,6 @@
     ROW(S, SMELT__BY_ARGS("S", "row", rows))
 
 enum smelt__indexer_clean_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_clean_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_clean_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -22,20 +21,16 @@ static const struct smelt__scalar_row smelt__indexer_clean_scalars[] = {
     {SMELT__SCALAR(reserved, INT, 0, 0)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(WINDOW_BEGIN, SMELT__TENSOR(window_begin, INT32, INPUT, OF(T)))                            \
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), OF(S)))
 
-enum smelt__indexer_clean_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__indexer_clean_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__indexer_clean_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__indexer_clean_table = {
-    SMELT__ARGS("SMELT_INDEXER_CLEAN_ARGS_INIT", logits, smelt__indexer_clean_symbols,
-                smelt__indexer_clean_scalars, smelt__indexer_clean_tensors),
+    SMELT__ARGS("SMELT_INDEXER_CLEAN_ARGS_INIT", logits, SMELT__SYMBOLS,
+                smelt__indexer_clean_scalars, SMELT__ROWS()),
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

@@ -23,7 +23,6 @@
     ROW(N, SMELT__BY_ARGS_PER("N", "pool", rows, OF(R)))
 
 enum smelt__indexer_dense_loss_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_dense_loss_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -64,9 +63,8 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
 enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit,                            \
-                    smelt__indexer_dense_loss_symbols, smelt__indexer_dense_loss_scalars,          \
-                    SMELT__ROWS(__VA_ARGS__)),                                                     \
+        SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit, SMELT__SYMBOLS,            \
+                    smelt__indexer_dense_loss_scalars, SMELT__ROWS(__VA_ARGS__)),                  \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
@@ -79,8 +77,4 @@ static inline int smelt__indexer_dense_loss_table_number(int bf16, int groups) {
     return bf16 + (groups > 1 ? 2 : 0);
 }
 
-#undef TABLE
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

@@ -76,9 +76,4 @@ static inline int smelt__indexer_logits_table_number(int fp8, int bf16, int grou
     return (bf16 ? 12 : 0) + (fp8 ? 6 : 0) + form + (groups > 1 ? 1 : 0);
 }
 
-#undef ARGS
-#undef OF
-#undef TENSORS
-#undef TABLE
-#undef TABLES
-#undef SYMBOLS
+#include "ops/args_table_end.h"

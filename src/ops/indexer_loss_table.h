@@ -14,7 +14,6 @@
     ROW(ONE, SMELT__ONE_ELEMENT)
 
 enum smelt__indexer_loss_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_loss_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_loss_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -24,7 +23,7 @@ static const struct smelt__scalar_row smelt__indexer_loss_scalars[] = {
     {SMELT__SCALAR(query_weight, FLOAT, 0, 0)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, INPUT, OF(T), OF(WIDTH)))                              \
     ROW(TARGET, SMELT__TENSOR(target, FP32, INPUT, OF(T), OF(WIDTH)))                              \
     ROW(INDICES, SMELT__TENSOR(indices, INT32, INPUT, OF(T), OF(WIDTH)))                           \
@@ -35,16 +34,12 @@ static const struct smelt__scalar_row smelt__indexer_loss_scalars[] = {
     ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1)                         \
     ROW(GRAD, SMELT__TENSOR(grad, FP32, OUTPUT, OF(T), OF(WIDTH)), .optional = 1)
 
-enum smelt__indexer_loss_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__indexer_loss_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__indexer_loss_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__indexer_loss_table = {
-    SMELT__ARGS("SMELT_INDEXER_LOSS_ARGS_INIT", workspace_bytes, smelt__indexer_loss_symbols,
-                smelt__indexer_loss_scalars, smelt__indexer_loss_tensors),
+    SMELT__ARGS("SMELT_INDEXER_LOSS_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
+                smelt__indexer_loss_scalars, SMELT__ROWS()),
     SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT), .flattened = "T", /* queries, or their lists */
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

@@ -20,7 +20,6 @@
     ROW(N, SMELT__BY_ARGS_TIMES("N", "slot", width, OF(R)), .per = OF(BM))
 
 enum smelt__indexer_scores_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_scores_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_scores_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -46,7 +45,7 @@ enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSO
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_SCORES_ARGS_INIT", keys, smelt__indexer_scores_symbols,         \
+        SMELT__ARGS("SMELT_INDEXER_SCORES_ARGS_INIT", keys, SMELT__SYMBOLS,                        \
                     smelt__indexer_scores_scalars, SMELT__ROWS(__VA_ARGS__))                       \
     }
 static const struct smelt__args_table smelt__indexer_scores_table[] = {
@@ -57,8 +56,4 @@ static inline int smelt__indexer_scores_table_number(int bf16, int granularity) 
     return (bf16 ? 2 : 0) + (granularity > 1 ? 1 : 0);
 }
 
-#undef ARGS
-#undef OF
-#undef TENSORS
-#undef TABLE
-#undef SYMBOLS
+#include "ops/args_table_end.h"

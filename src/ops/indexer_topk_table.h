@@ -22,7 +22,6 @@ enum { SMELT__INDEXER_TOPK_MOST_ROWS = 1 << 20 };
     ROW(C, SMELT__BY_ARGS("C", "candidate", candidate_count))
 
 enum smelt__indexer_topk_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_topk_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_topk_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -60,7 +59,7 @@ enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T
 /* With groups=1 outputs do not have the dimension G; with expand=1 lists have topk slots. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_INDEXER_TOPK_ARGS_INIT", causal_limit, smelt__indexer_topk_symbols,     \
+        SMELT__ARGS("SMELT_INDEXER_TOPK_ARGS_INIT", causal_limit, SMELT__SYMBOLS,                  \
                     smelt__indexer_topk_scalars, SMELT__ROWS(__VA_ARGS__)),                        \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
@@ -77,9 +76,4 @@ static inline int smelt__indexer_topk_table_number(int fp8, int bf16, int groups
     return (bf16 ? 8 : 0) + (fp8 ? 4 : 0) + (expand > 1 ? 2 : 0) + (groups > 1 ? 1 : 0);
 }
 
-#undef TABLES
-#undef TABLE
-#undef ARGS
-#undef OF
-#undef TENSORS
-#undef SYMBOLS
+#include "ops/args_table_end.h"

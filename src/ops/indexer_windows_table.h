@@ -16,7 +16,6 @@ enum { SMELT__INDEXER_WINDOWS_MOST_DOCUMENTS = 1 << 30 };
     ROW(BOUNDS, .letter = "D+1", .word = "bound", .field = offsetof(ARGS, documents), .plus = 1)
 
 enum smelt__indexer_windows_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__indexer_windows_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -26,7 +25,7 @@ static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     {SMELT__SCALAR(reserved, INT, 0, 0)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(CU_SEQLENS, SMELT__TENSOR(cu_seqlens, INT32, INPUT, OF(BOUNDS)))                           \
     ROW(CU_SEQLENS_PADDED, SMELT__TENSOR(cu_seqlens_padded, INT32, INPUT, OF(BOUNDS)),             \
         .optional = 1)                                                                             \
@@ -36,15 +35,11 @@ static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     ROW(BEGIN, SMELT__TENSOR(window_begin, INT32, OUTPUT, OF(T)))                                  \
     ROW(END, SMELT__TENSOR(window_end, INT32, OUTPUT, OF(T)))
 
-enum smelt__indexer_windows_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__indexer_windows_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__indexer_windows_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__indexer_windows_table = {
-    SMELT__ARGS("SMELT_INDEXER_WINDOWS_ARGS_INIT", window_end, smelt__indexer_windows_symbols,
-                smelt__indexer_windows_scalars, smelt__indexer_windows_tensors),
+    SMELT__ARGS("SMELT_INDEXER_WINDOWS_ARGS_INIT", window_end, SMELT__SYMBOLS,
+                smelt__indexer_windows_scalars, SMELT__ROWS()),
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

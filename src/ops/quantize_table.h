@@ -14,7 +14,6 @@
     ROW(G, SMELT__BY_KEY("G", "group", "groups"))
 
 enum smelt__quantize_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__quantize_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__quantize_scalars[] = {
     {SMELT__SCALAR(rows, INT64, 0, INT32_MAX)},
@@ -22,7 +21,7 @@ static const struct smelt__scalar_row smelt__quantize_scalars[] = {
     {SMELT__SCALAR(reserved, INT, 0, 0)},
 };
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(X, SMELT__TENSOR(x, BF16, INPUT, OF(N), OF(D)), .whole_rows = 1)                           \
     ROW(Y, SMELT__TENSOR(y, E4M3, OUTPUT, OF(N), OF(D)), .optional = 1, .whole_rows = 1)           \
     ROW(DEQUANTIZED, SMELT__TENSOR(dequantized, BF16, OUTPUT, OF(N), OF(D)), .optional = 1,        \
@@ -30,16 +29,12 @@ static const struct smelt__scalar_row smelt__quantize_scalars[] = {
     ROW(SCALE, SMELT__TENSOR(scale, FP32, OUTPUT, OF(N), OF(G)), .optional = 1)                    \
     ROW(FACTOR, SMELT__TENSOR(factor, FP32, INPUT, OF(N)), .optional = 1)
 
-enum smelt__quantize_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__quantize_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__quantize_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__quantize_table = {
-    SMELT__ARGS("SMELT_QUANTIZE_ARGS_INIT", factor, smelt__quantize_symbols,
-                smelt__quantize_scalars, smelt__quantize_tensors),
+    SMELT__ARGS("SMELT_QUANTIZE_ARGS_INIT", factor, SMELT__SYMBOLS, smelt__quantize_scalars,
+                SMELT__ROWS()),
     .flattened = "N",
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef TENSORS
+#include "ops/args_table_end.h"

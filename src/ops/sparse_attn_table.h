@@ -120,9 +120,6 @@ static const struct smelt__args_table smelt__sparse_attn_grad_table = {
     .partition_bytes = offsetof(ARGS, partition_bytes),
 };
 
-#undef ARGS
-#undef OF
-#undef TENSORS
-#undef GRAD_TENSORS
 #undef NUMBER
 #undef ROW
+#include "ops/args_table_end.h"

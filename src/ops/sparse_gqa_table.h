@@ -148,17 +148,13 @@ static const struct smelt__tensor_row smelt__sparse_gqa_scores_tensors[] = {TENS
 static const struct smelt__args_table smelt__sparse_gqa_scores_table[] = {TABLE(SHARED),
                                                                           TABLE(OF_KV_HEADS)};
 
-#undef ARGS
-#undef TABLE
-#undef TENSORS
 #undef NUMBER
 #undef ROW
 #undef LSE
 #undef VALUES
-#undef SYMBOLS
-#undef OF
 #undef EXTENTS
 #undef SHARED
 #undef OF_KV_HEADS
 #undef NUMBERS
 #undef INPUTS
+#include "ops/args_table_end.h"

@@ -16,21 +16,18 @@ static const struct smelt__symbol smelt__sparse_scores_symbols[] = {
 
 static const struct smelt__scalar_row smelt__sparse_scores_scalars[] = {SMELT__SPARSE_ATTN_NUMBERS};
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     SMELT__SPARSE_ATTN_INPUTS(ROW)                                                                 \
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, BY(B), BY(T), BY(H), BY(ONE)))                        \
     ROW(TARGET, SMELT__TENSOR(target, FP32, OUTPUT, BY(B), BY(T), BY(WIDTH)))
 
-enum smelt__sparse_scores_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__sparse_scores_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__sparse_scores_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
 
 static const struct smelt__args_table smelt__sparse_scores_table = {
     SMELT__ARGS("SMELT_SPARSE_SCORES_ARGS_INIT", query_capacity, smelt__sparse_scores_symbols,
-                smelt__sparse_scores_scalars, smelt__sparse_scores_tensors),
+                smelt__sparse_scores_scalars, SMELT__ROWS()),
 };
 
-#undef ARGS
-#undef OF
 #undef BY
 #undef EXTENT
-#undef TENSORS
+#include "ops/args_table_end.h"

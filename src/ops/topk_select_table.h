@@ -18,7 +18,6 @@ enum { SMELT__TOPK_MOST_COLUMNS = 1 << 30 /* of a matrix */ };
     ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))
 
 enum smelt__topk_select_symbol { SYMBOLS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__topk_select_symbols[] = {SYMBOLS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__topk_select_scalars[] = {
     {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)},
@@ -44,7 +43,7 @@ enum smelt__topk_select_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T), OF(T)) OF(T
 /* With groups=1 nothing has the dimension G; with expand=1 lists have topk slots. */
 #define TABLE(...)                                                                                 \
     {                                                                                              \
-        SMELT__ARGS("SMELT_TOPK_SELECT_ARGS_INIT", workspace_bytes, smelt__topk_select_symbols,    \
+        SMELT__ARGS("SMELT_TOPK_SELECT_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,                \
                     smelt__topk_select_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
@@ -65,8 +64,4 @@ static inline int smelt__topk_select_table_number(int bf16, int groups, int expa
     return (bf16 ? 1 : 0) + (groups > 1 ? 2 : 0) + (expand > 1 ? 4 : 0);
 }
 
-#undef TABLE
-#undef TENSORS
-#undef ARGS
-#undef OF
-#undef SYMBOLS
+#include "ops/args_table_end.h"

@@ -17,21 +17,17 @@ enum smelt__toy_symbol { SYMBOLS(SMELT__NUMBER) };
     }
 
 #define ARGS smelt_toy_args
-static const struct smelt__symbol smelt__toy_symbols[] = {SYMBOLS(SMELT__ROW)};
 static const struct smelt__scalar_row smelt__toy_scalars[] = SCALARS;
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(X, SMELT__TENSOR(x, FP32, INPUT, OF(T), OF(WIDTH)))                                        \
     ROW(OUT, SMELT__TENSOR(out, FP32, OUTPUT, OF(T), OF(WIDTH)))
-enum smelt__toy_tensor { TENSORS(SMELT__NUMBER) };
-static const struct smelt__tensor_row smelt__toy_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__toy_tensor { TENSORS(SMELT__NUMBER, ) };
 static const struct smelt__args_table smelt__toy_table = {
-    SMELT__ARGS("SMELT_TOY_ARGS_INIT", out, smelt__toy_symbols, smelt__toy_scalars,
-                smelt__toy_tensors),
+    SMELT__ARGS("SMELT_TOY_ARGS_INIT", out, SMELT__SYMBOLS, smelt__toy_scalars, SMELT__ROWS()),
 };
 
 #undef ARGS
 #define ARGS smelt_toy_grad_args
-static const struct smelt__symbol smelt__toy_grad_symbols[] = {SYMBOLS(SMELT__ROW)};
 static const struct smelt__scalar_row smelt__toy_grad_scalars[] = SCALARS;
 #define GRAD_TENSORS(ROW)                                                                          \
     ROW(GRAD, SMELT__TENSOR(grad, FP32, INPUT, OF(T), OF(WIDTH)))                                  \
@@ -39,13 +35,8 @@ static const struct smelt__scalar_row smelt__toy_grad_scalars[] = SCALARS;
 enum smelt__toy_grad_tensor { GRAD_TENSORS(SMELT__NUMBER) };
 static const struct smelt__tensor_row smelt__toy_grad_tensors[] = {GRAD_TENSORS(SMELT__ROW)};
 static const struct smelt__args_table smelt__toy_grad_table = {
-    SMELT__ARGS("SMELT_TOY_GRAD_ARGS_INIT", dx, smelt__toy_grad_symbols, smelt__toy_grad_scalars,
+    SMELT__ARGS("SMELT_TOY_GRAD_ARGS_INIT", dx, SMELT__SYMBOLS, smelt__toy_grad_scalars,
                 smelt__toy_grad_tensors),
 };
 
-#undef ARGS
-#undef OF
-#undef SYMBOLS
-#undef SCALARS
-#undef TENSORS
-#undef GRAD_TENSORS
+#include "ops/args_table_end.h"
