@@ -6,6 +6,7 @@
 
 #include "runtime/abi.h"
 #include "runtime/log.h"
+#include "runtime/tuning/tuned.h"
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -18,7 +19,7 @@ static smelt_status plan_all(const smelt_context *context, const struct smelt__s
         return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
     smelt_status status = SMELT_OK;
     for (int i = 0; i < expansion->count && status == SMELT_OK; i++)
-        status = smelt__kernel_plan(context, &expansion->kernels[i], &plan);
+        status = smelt__context_plan(context, &expansion->kernels[i], NULL, &plan);
     return status;
 }
 

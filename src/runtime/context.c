@@ -336,10 +336,6 @@ const char *smelt_context_arch(const smelt_context *context) {
     return context ? context->arch->name : "";
 }
 
-const struct smelt__arch *smelt__context_arch(const smelt_context *context) {
-    return context->arch;
-}
-
 smelt_status smelt__context_need_device(const smelt_context *context) {
     if (!context)
         return smelt__fail_null("context");

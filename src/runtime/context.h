@@ -72,8 +72,6 @@ struct smelt_context {
     atomic_ullong compiled, loaded;
 };
 
-/* The architecture of this context's kernels. */
-const struct smelt__arch *smelt__context_arch(const smelt_context *context);
 /* OK, or NO_DEVICE with a message for a compile-only context. */
 smelt_status smelt__context_need_device(const smelt_context *context);
 

@@ -8,8 +8,10 @@
 #include "runtime/kernel.h"
 #include "smelt/device.h"
 
-static smelt_status enter(const smelt_context *context, int *pushed) {
-    smelt_status status = smelt__context_need_device(context);
+/* Makes the CUDA context current. `argument`: must not be NULL, and is called `name`. */
+static smelt_status enter(const smelt_context *context, const void *argument, const char *name,
+                          int *pushed) {
+    smelt_status status = argument ? smelt__context_need_device(context) : smelt__fail_null(name);
     return status ? status : smelt__context_enter(context, pushed);
 }
 
@@ -21,6 +23,12 @@ static smelt_status leave(const smelt_context *context, int pushed, const char *
         return SMELT_OK;
     return smelt__driver_fail(context->driver, call, result);
 }
+
+/* A public function that is one call of the driver: enters, calls, leaves. */
+#define CALL(context, argument, name, call, ...)                                                   \
+    int pushed;                                                                                    \
+    smelt_status status = enter(context, argument, name, &pushed);                                 \
+    return status ? status : leave(context, pushed, #call, (context)->driver->call(__VA_ARGS__))
 
 static CUdeviceptr address(const void *pointer) {
     return (CUdeviceptr)(uintptr_t)pointer;
@@ -62,7 +70,7 @@ smelt_status smelt_device_get_info(const smelt_context *context, smelt_device_in
 
     smelt_status status = smelt__struct_check(about, info);
     if (!status)
-        status = enter(context, &pushed);
+        status = enter(context, info, "info", &pushed);
     if (status)
         return status;
     CUresult result = read_info(context, &found, &call);
@@ -82,7 +90,7 @@ smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void
     *pointer = NULL;
     if (bytes == 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "bytes is 0; legal: 1 and up");
-    smelt_status status = enter(context, &pushed);
+    smelt_status status = enter(context, pointer, "pointer", &pushed);
     if (status)
         return status;
     CUresult result = context->driver->cuMemAlloc(&allocated, bytes);
@@ -92,14 +100,9 @@ smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void
 }
 
 smelt_status smelt_device_free(const smelt_context *context, void *pointer) {
-    int pushed;
-    smelt_status status = smelt__context_need_device(context);
-    if (status || !pointer)
-        return status;
-    status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuMemFree", context->driver->cuMemFree(address(pointer)));
+    if (!pointer)
+        return smelt__context_need_device(context);
+    CALL(context, pointer, "pointer", cuMemFree, address(pointer));
 }
 
 /* Waits for work that a driver's call left on the default stream; *call names the failed call. */
@@ -113,9 +116,9 @@ static CUresult finish(const smelt_context *context, CUresult result, const char
 smelt_status smelt_device_upload(const smelt_context *context, void *device, const void *host,
                                  size_t bytes) {
     int pushed;
-    if (!device || !host)
-        return smelt__fail_null(device ? "host" : "device");
-    smelt_status status = enter(context, &pushed);
+    if (!device)
+        return smelt__fail_null("device");
+    smelt_status status = enter(context, host, "host", &pushed);
     if (status)
         return status;
     /* From pageable memory the call may return once the bytes are staged, before they
@@ -128,21 +131,14 @@ smelt_status smelt_device_upload(const smelt_context *context, void *device, con
 
 smelt_status smelt_device_download(const smelt_context *context, void *host, const void *device,
                                    size_t bytes) {
-    int pushed;
-    if (!device || !host)
-        return smelt__fail_null(device ? "host" : "device");
-    smelt_status status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuMemcpyDtoH",
-                 context->driver->cuMemcpyDtoH(host, address(device), bytes));
+    if (!device)
+        return smelt__fail_null("device");
+    CALL(context, host, "host", cuMemcpyDtoH, host, address(device), bytes);
 }
 
 smelt_status smelt_device_fill(const smelt_context *context, void *device, int byte, size_t bytes) {
     int pushed;
-    if (!device)
-        return smelt__fail_null("device");
-    smelt_status status = enter(context, &pushed);
+    smelt_status status = enter(context, device, "device", &pushed);
     if (status)
         return status;
     /* The call may return before the memory is set. */
@@ -157,10 +153,9 @@ smelt_status smelt_device_fill(const smelt_context *context, void *device, int b
 
 smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_st **stream) {
     int pushed;
-    if (!stream)
-        return smelt__fail_null("stream");
-    *stream = NULL;
-    smelt_status status = enter(context, &pushed);
+    if (stream)
+        *stream = NULL;
+    smelt_status status = enter(context, stream, "stream", &pushed);
     if (status)
         return status;
     CUstream made = NULL;
@@ -171,30 +166,18 @@ smelt_status smelt_stream_create(const smelt_context *context, struct CUstream_s
 }
 
 smelt_status smelt_stream_synchronize(const smelt_context *context, struct CUstream_st *stream) {
-    int pushed;
-    smelt_status status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuStreamSynchronize",
-                 context->driver->cuStreamSynchronize(stream));
+    CALL(context, context, "context", cuStreamSynchronize, stream);
 }
 
 smelt_status smelt_stream_destroy(const smelt_context *context, struct CUstream_st *stream) {
-    int pushed;
-    if (!stream)
-        return smelt__fail_null("stream");
-    smelt_status status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuStreamDestroy", context->driver->cuStreamDestroy(stream));
+    CALL(context, stream, "stream", cuStreamDestroy, stream);
 }
 
 smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st **event) {
     int pushed;
-    if (!event)
-        return smelt__fail_null("event");
-    *event = NULL;
-    smelt_status status = enter(context, &pushed);
+    if (event)
+        *event = NULL;
+    smelt_status status = enter(context, event, "event", &pushed);
     if (status)
         return status;
     CUevent made = NULL;
@@ -206,13 +189,7 @@ smelt_status smelt_event_create(const smelt_context *context, struct CUevent_st 
 
 smelt_status smelt_event_record(const smelt_context *context, struct CUevent_st *event,
                                 struct CUstream_st *stream) {
-    int pushed;
-    if (!event)
-        return smelt__fail_null("event");
-    smelt_status status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuEventRecord", context->driver->cuEventRecord(event, stream));
+    CALL(context, event, "event", cuEventRecord, event, stream);
 }
 
 smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st *begin,
@@ -221,9 +198,9 @@ smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st
     float elapsed = 0;
     if (milliseconds)
         *milliseconds = 0;
-    if (!begin || !end || !milliseconds)
-        return smelt__fail_null(!begin ? "begin" : !end ? "end" : "milliseconds");
-    smelt_status status = enter(context, &pushed);
+    if (!begin || !end)
+        return smelt__fail_null(begin ? "end" : "begin");
+    smelt_status status = enter(context, milliseconds, "milliseconds", &pushed);
     if (status)
         return status;
     const char *call = "cuEventSynchronize";
@@ -238,11 +215,5 @@ smelt_status smelt_event_elapsed(const smelt_context *context, struct CUevent_st
 }
 
 smelt_status smelt_event_destroy(const smelt_context *context, struct CUevent_st *event) {
-    int pushed;
-    if (!event)
-        return smelt__fail_null("event");
-    smelt_status status = enter(context, &pushed);
-    if (status)
-        return status;
-    return leave(context, pushed, "cuEventDestroy", context->driver->cuEventDestroy(event));
+    CALL(context, event, "event", cuEventDestroy, event);
 }

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "runtime/clock.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
@@ -34,12 +34,6 @@ struct outcome {
     char not_kept[SMELT__CACHE_WHY]; /* why it is not stored */
     int busy; /* no kernel: another process is compiling it and the policy does not wait */
 };
-
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- plan to cubin ---- */
 
@@ -102,9 +96,8 @@ static int lock_job(struct job *job, struct smelt__cache_lock *lock,
 
     if (job->policy == SMELT__LOCK_IGNORE)
         return 0;
-    if (job->policy != SMELT__LOCK_WAIT)
-        return smelt__cache_try_lock(cache, &job->key, compiler_id(job), lock, compiled);
-    return smelt__cache_lock(cache, &job->key, compiler_id(job), lock, compiled);
+    return smelt__cache_lock(cache, &job->key, compiler_id(job), job->policy == SMELT__LOCK_WAIT,
+                             lock, compiled);
 }
 
 /* A kernel that is not cached, in an offline context. Without a lookup (cache_recompile) there was no
@@ -206,12 +199,12 @@ static smelt_status copy_compiled(const struct smelt__compiled *from, struct sme
 
 /* The leader's part of a compile flight. */
 static smelt_status lead_compilation(struct job *job, struct outcome **result) {
-    double begin = seconds_now();
+    const int64_t begin = smelt__now_ns();
     struct outcome *outcome = calloc(1, sizeof *outcome);
     if (!outcome)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     smelt_status status = produce(job, 0, outcome);
-    outcome->seconds = seconds_now() - begin;
+    outcome->seconds = smelt__seconds_since(begin);
     if (status) {
         free(outcome);
         return status;
@@ -332,7 +325,7 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
                                       struct smelt__kernel *kernel) {
     const struct smelt__driver *driver = job->context->driver;
     struct smelt__saved_error saved;
-    double begin = seconds_now();
+    const int64_t begin = smelt__now_ns();
 
     smelt__error_save(&saved);
     smelt_status status = load_cubin(driver, &outcome->compiled, kernel);
@@ -347,7 +340,7 @@ static smelt_status load_or_recompile(struct job *job, struct outcome *outcome,
     free(outcome->compiled.cubin);
     outcome->compiled.cubin = NULL;
     status = produce(job, 1, outcome);
-    outcome->seconds += seconds_now() - begin;
+    outcome->seconds += smelt__seconds_since(begin);
     if (!status)
         status = load_cubin(driver, &outcome->compiled, kernel);
     if (!status)

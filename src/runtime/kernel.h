@@ -58,11 +58,6 @@ smelt_status smelt__kernel_compile_unless(smelt_context *context, const struct s
 smelt_status smelt__kernel_get(smelt_context *context, const struct smelt__plan *plan,
                                const struct smelt__kernel **kernel);
 
-/* The plan of a kernel spec on the context's architecture, with its current tuning entry (tuned.h).
- * UNSUPPORTED with the reason. */
-smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
-                                struct smelt__plan *plan);
-
 /* Plans and gets `count` kernels (at most SMELT__MAX_KERNELS) in parallel. On failure the status is
  * that of the lowest-numbered kernel that failed, and kernels[] is undefined. */
 smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,

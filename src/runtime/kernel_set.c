@@ -21,7 +21,7 @@ struct gathering {
 
 static smelt_status get_one(const struct gathering *all, int index) {
     struct smelt__plan plan;
-    smelt_status status = smelt__kernel_plan(all->context, &all->specs[index], &plan);
+    smelt_status status = smelt__context_plan(all->context, &all->specs[index], NULL, &plan);
     if (status == SMELT_OK && *plan.declined)
         smelt__log_write(&all->context->settings.log, SMELT_LOG_INFO, "%s runs in variant %s: %s",
                          plan.kernel_name, plan.variant, plan.declined);
@@ -46,11 +46,6 @@ static void *work(void *user) {
     }
     pthread_mutex_unlock(&all->mutex);
     return NULL;
-}
-
-smelt_status smelt__kernel_plan(const smelt_context *context, const struct smelt__spec *spec,
-                                struct smelt__plan *plan) {
-    return smelt__context_plan(context, spec, context->arch, plan);
 }
 
 smelt_status smelt__kernels_get(smelt_context *context, const struct smelt__spec *specs, int count,

@@ -1,5 +1,5 @@
 /* The machine report of `smelt doctor`: see smelt/device.h. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/abi.h"
@@ -50,17 +50,16 @@ static void inspect_device(struct inspection *all, const struct smelt__driver *d
 static void inspect_devices(struct inspection *all, const struct smelt__driver *driver, int count) {
     if (count <= 0)
         return;
-    const char **names = smelt__strings_room(all->strings, (size_t)count, sizeof *names);
-    const char **archs = smelt__strings_room(all->strings, (size_t)count, sizeof *archs);
-    if (!names || !archs) {
+    const char **texts = calloc(2 * (size_t)count, sizeof *texts);
+    if (!texts) {
         all->failed = 1;
         return;
     }
     for (int i = 0; i < count; i++)
-        inspect_device(all, driver, i, &names[i], &archs[i]);
+        inspect_device(all, driver, i, &texts[i], &texts[count + i]);
     all->report.devices = count;
-    all->report.device_names = names;
-    all->report.device_archs = archs;
+    all->report.device_names = texts; /* owns both arrays */
+    all->report.device_archs = texts + count;
 }
 
 static void inspect_driver(struct inspection *all) {
@@ -118,6 +117,11 @@ static void inspect_cache(struct inspection *all, const struct smelt__settings *
     smelt__cache_close(cache);
 }
 
+static void free_report(const smelt_machine_report *report) {
+    free((void *)report->device_names);
+    smelt__strings_free(report->memory);
+}
+
 static const struct smelt__struct *about_report(void) {
     static const struct smelt__struct about = SMELT__STRUCT_VALUE(
         smelt_machine_report, "report", "SMELT_MACHINE_REPORT_INIT", cache_problem);
@@ -149,7 +153,7 @@ smelt_status smelt_machine_get_report(const smelt_context_options *given,
     inspect_nvrtc(&all, &settings);
     inspect_cache(&all, &settings);
     if (all.failed) {
-        smelt__strings_free(all.strings);
+        free_report(&all.report);
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     }
     smelt__error_restore(&saved);
@@ -163,7 +167,7 @@ void smelt_machine_report_release(smelt_machine_report *report) {
 
     smelt__error_save(&saved);
     if (report && smelt__struct_check(about_report(), report) == SMELT_OK) {
-        smelt__strings_free(report->memory);
+        free_report(report);
         smelt__struct_write(about_report(), &nothing, report);
     }
     smelt__error_restore(&saved);

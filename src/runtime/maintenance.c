@@ -81,53 +81,30 @@ static smelt_status need_path(const smelt_context *context, const char *path) {
     return status;
 }
 
-/* Tuning entries as lines, later sorted so that the order does not depend on their source. */
+/* Tuning entries as the text of a file. */
 struct tuning_lines {
-    char **lines;
-    size_t count, capacity;
+    struct smelt__text *text;
+    uint64_t count;
 };
 
 static int add_tuning_line(void *user, const smelt_tuning_entry *entry) {
     struct tuning_lines *all = user;
     struct smelt__tuning_line line = {.microseconds = entry->microseconds};
-    struct smelt__text text = {0};
-
-    if (all->count == all->capacity) {
-        size_t capacity = all->capacity ? 2 * all->capacity : 64;
-        char **grown = realloc(all->lines, capacity * sizeof *grown);
-        if (!grown)
-            return -1;
-        all->lines = grown;
-        all->capacity = capacity;
-    }
     snprintf(line.spec, sizeof line.spec, "%s", entry->spec);
     snprintf(line.device, sizeof line.device, "%s", entry->device);
     snprintf(line.knobs, sizeof line.knobs, "%s", entry->knobs);
-    smelt__tuning_line_print(&line, &text);
-    all->lines[all->count] = smelt__text_release(&text);
-    return all->lines[all->count++] ? 0 : -1;
+    smelt__tuning_line_print(&line, all->text);
+    all->count++;
+    return 0;
 }
 
-static int compare_lines(const void *left, const void *right) {
-    return strcmp(*(char *const *)left, *(char *const *)right);
-}
-
-/* All entries of both layers as the text of a tuning file. */
+/* All entries of both layers. */
 static smelt_status print_tuning(const smelt_context *context, struct smelt__text *text,
                                  uint64_t *count) {
-    struct tuning_lines all = {0};
+    struct tuning_lines all = {text, 0};
     smelt_status status = smelt__tuning_walk(context->tuning, add_tuning_line, &all);
-
-    if (all.count)
-        qsort(all.lines, all.count, sizeof *all.lines, compare_lines);
-    for (size_t i = 0; i < all.count; i++) {
-        if (status == SMELT_OK)
-            smelt__text_append_string(text, all.lines[i]);
-        free(all.lines[i]);
-    }
-    free(all.lines);
     *count = all.count;
-    if (status == SMELT_ERROR_CANCELLED || text->failed)
+    if (status == SMELT_OK && text->failed)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     if (status == SMELT_OK && text->length > SMELT__TUNING_MAX_BYTES)
         return smelt__fail(SMELT_ERROR_CACHE, "the tuning entries are more than %d bytes",

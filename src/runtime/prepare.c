@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "runtime/abi.h"
+#include "runtime/clock.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
 #include "runtime/threads.h"
@@ -47,12 +47,6 @@ struct preparation {
     smelt_status status;
     struct smelt__saved_error message; /* of that request */
 };
-
-static int64_t monotonic_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static const char *request_arch(const smelt_context *context, const smelt_kernel_request *request) {
     return request->arch ? request->arch : context->arch->name;
@@ -95,7 +89,7 @@ static smelt_status prepare_one(const struct preparation *all, size_t index,
 /* ---- the work, under the mutex ---- */
 
 static void call_progress(struct preparation *all, const smelt_kernel_info *info) {
-    all->ticked_ns = monotonic_ns();
+    all->ticked_ns = smelt__now_ns();
     if (all->progress && !all->cancelled && all->progress(all->user, all->done, all->count, info))
         all->cancelled = 1;
 }
@@ -140,7 +134,7 @@ static void defer(struct preparation *all, const struct deferred *item) {
     *last = *item;
     if (!last->deadline_ns)
         last->deadline_ns =
-            monotonic_ns() + all->context->settings.cache.lock_timeout_ms * INT64_C(1000000);
+            smelt__now_ns() + all->context->settings.cache.lock_timeout_ms * INT64_C(1000000);
 }
 
 static void report_awaited(struct preparation *all) {
@@ -171,7 +165,7 @@ static void pause_when_idle(struct preparation *all, struct polling *polling) {
     polling->pause_ns = polling->pause_ns ? 2 * polling->pause_ns : MIN_PAUSE_NS;
     if (polling->pause_ns > MAX_PAUSE_NS)
         polling->pause_ns = MAX_PAUSE_NS;
-    if (monotonic_ns() - all->ticked_ns >= TICK_NS)
+    if (smelt__now_ns() - all->ticked_ns >= TICK_NS)
         report_awaited(all);
     pause.tv_nsec = (long)polling->pause_ns;
     pthread_mutex_unlock(&all->mutex);
@@ -189,9 +183,9 @@ static void *work(void *user) {
         smelt_kernel_info info;
         int busy;
         pthread_mutex_unlock(&all->mutex);
-        enum smelt__lock_policy policy = !item.deadline_ns                   ? SMELT__LOCK_SKIP
-                                         : monotonic_ns() < item.deadline_ns ? SMELT__LOCK_POLL
-                                                                             : SMELT__LOCK_IGNORE;
+        enum smelt__lock_policy policy = !item.deadline_ns                    ? SMELT__LOCK_SKIP
+                                         : smelt__now_ns() < item.deadline_ns ? SMELT__LOCK_POLL
+                                                                              : SMELT__LOCK_IGNORE;
         smelt_status status = prepare_one(all, item.index, policy, &info, &busy);
         if (status)
             fill_failure(all, item.index, status, smelt_last_error(), &info);
@@ -218,7 +212,7 @@ static int processors(void) {
 
 /* Low quality suffices. */
 static void shuffle(size_t *order, size_t count) {
-    uint64_t random = (uint64_t)monotonic_ns();
+    uint64_t random = (uint64_t)smelt__now_ns();
 
     (void)!getrandom(&random, sizeof random, GRND_NONBLOCK);
     for (size_t i = 0; i < count; i++) {

@@ -22,15 +22,8 @@ struct link {
     char text[];
 };
 
-/* An allocation of smelt__strings_room. */
-struct room {
-    struct room *next;
-    max_align_t memory[];
-};
-
 struct smelt__strings {
     _Atomic(struct link *) chains[CHAINS];
-    _Atomic(struct room *) rooms;
     atomic_size_t note_bytes;
 };
 
@@ -46,10 +39,6 @@ void smelt__strings_free(struct smelt__strings *strings) {
             next = link->next;
             free(link);
         }
-    for (struct room *room = atomic_load(&strings->rooms), *next; room; room = next) {
-        next = room->next;
-        free(room);
-    }
     free(strings);
 }
 
@@ -114,18 +103,4 @@ const char *smelt__strings_keep(struct smelt__strings *strings, const char *text
 const char *smelt__strings_note(struct smelt__strings *strings, const char *text) {
     const char *kept = keep(strings, text, 1);
     return kept ? kept : "(text dropped: this context already holds too many)";
-}
-
-void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes) {
-    struct room *room = NULL;
-    if (!bytes || count <= (SIZE_MAX - sizeof *room) / bytes)
-        room = calloc(1, sizeof *room + count * bytes);
-    if (!room) {
-        smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
-        return NULL;
-    }
-    room->next = atomic_load(&strings->rooms);
-    while (!atomic_compare_exchange_strong(&strings->rooms, &room->next, room))
-        ;
-    return room->memory;
 }

@@ -22,6 +22,3 @@ const char *smelt__strings_keep(struct smelt__strings *strings, const char *text
  * NULL: when the table holds SMELT__STRINGS_NOTES bytes of them, or memory runs out, new texts are
  * replaced by a constant. */
 const char *smelt__strings_note(struct smelt__strings *strings, const char *text);
-
-/* Zeroed memory that lives as long as the table, for arrays of strings; NULL as above. */
-void *smelt__strings_room(struct smelt__strings *strings, size_t count, size_t bytes);

@@ -52,7 +52,7 @@ static void expect_bypassed(struct scratch *scratch, const char *problem) {
     assert_non_null(strstr(smelt__cache_problem(cache), problem));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
-        assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
+        assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled), 0);
         assert_int_equal(lock.fd, -1);
         assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
         smelt__cache_unlock(cache, &lock);
@@ -366,7 +366,7 @@ static int use_few_descriptors(struct scratch *scratch) {
         limit.rlim_cur = (rlim_t)(lowest + n);
         CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
         hit = hits(cache, 1, &compiler_new, BYTES);
-        if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled))
+        if (smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled))
             free(compiled.cubin);
         smelt__cache_unlock(cache, &lock);
         stored = store(cache, 1, &compiler_new, BYTES);

@@ -249,7 +249,7 @@ TEST(test_no_cache_at_all) {
     struct smelt__compiled compiled;
     struct smelt__cache_key key = key_number(1);
     assert_int_equal(smelt__cache_lookup(NULL, &key, &compiler_new, &compiled), 0);
-    assert_int_equal(smelt__cache_lock(NULL, &key, &compiler_new, &lock, &compiled), 0);
+    assert_int_equal(smelt__cache_lock(NULL, &key, &compiler_new, true, &lock, &compiled), 0);
     smelt__cache_unlock(NULL, &lock);
     smelt__cache_forget(NULL, &key, &compiler_new);
     assert_string_equal(smelt__cache_folder(NULL), "");

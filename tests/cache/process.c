@@ -50,7 +50,7 @@ static int obtain(const struct scratch *scratch, struct smelt__cache *cache, int
     struct smelt__compiled compiled;
     int result;
     if (!smelt__cache_lookup(cache, &key, &compiler_new, &compiled) &&
-        !smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled)) {
+        !smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled)) {
         smelt__cache_missed(cache, &key);
         result = fake_compile(scratch, n);
         compiled = compiled_number(n, BYTES);
@@ -91,7 +91,7 @@ static int hold_for_ever(struct scratch *scratch, struct smelt__cache *cache, in
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
     (void)scratch;
-    if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled) || lock.fd < 0)
+    if (smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled) || lock.fd < 0)
         return -1;
     if (write(ready[1], "x", 1) != 1)
         return -1;
@@ -146,7 +146,7 @@ CACHE_TEST(test_entry_appears) {
     pid_t child = start_holder(scratch, 0);
     double begin = now_seconds();
     assert_int_equal(store(cache, 0, &compiler_new, BYTES), 0);
-    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 1);
+    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled), 1);
     assert_int_equal(lock.fd, -1);
     assert_true(is_right(&compiled, 0));
     assert_true(now_seconds() - begin < 1);
@@ -168,13 +168,13 @@ CACHE_TEST(test_fork_while_held) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
-    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
+    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled), 0);
     assert_true(lock.fd >= 0);
     pid_t child = start_child(scratch, live_on, 0);
     smelt__cache_unlock(cache, &lock);
     pause_ms(20); /* the child's handler has run by now */
     double begin = now_seconds();
-    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
+    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled), 0);
     assert_true(lock.fd >= 0);
     assert_true(now_seconds() - begin < 1);
     smelt__cache_unlock(cache, &lock);
@@ -196,7 +196,7 @@ CACHE_TEST(test_unlock_in_child) {
     struct smelt__cache_key key = key_number(0);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
-    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled), 0);
+    assert_int_equal(smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled), 0);
     assert_true(lock.fd >= 0);
     assert_int_equal(exit_status(start_child(scratch, unlock_in_child, lock.fd)), 0);
     assert_true(fcntl(lock.fd, F_GETFD) >= 0);

@@ -287,7 +287,7 @@ static int lock_in_child(struct scratch *scratch, uid_t locker) {
     struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
     if (!cache || smelt__cache_problem(cache)[0])
         return 2;
-    if (smelt__cache_lock(cache, &key, &compiler_new, &lock, &compiled) != 0 || lock.fd < 0)
+    if (smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled) != 0 || lock.fd < 0)
         return 3;
     smelt__cache_unlock(cache, &lock);
     smelt__cache_close(cache);

@@ -92,16 +92,4 @@ TEST(notes_are_bounded) {
     assert_string_equal(smelt__strings_keep(strings, text), text);
 }
 
-TEST(rooms) {
-    const char **list = smelt__strings_room(strings, 100, sizeof *list);
-    assert_non_null(list);
-    for (int i = 0; i < 100; i++) {
-        assert_null(list[i]);
-        list[i] = "";
-    }
-    assert_ptr_not_equal(smelt__strings_room(strings, 100, sizeof *list), list);
-    assert_null(smelt__strings_room(strings, SIZE_MAX / 4, 8));
-    assert_non_null(strstr(smelt_last_error(), "out of memory"));
-}
-
 TESTS("strings", .setup = set_up, .teardown = tear_down)

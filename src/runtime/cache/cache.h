@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -83,21 +84,17 @@ void smelt__cache_forget(struct smelt__cache *cache, const struct smelt__cache_k
                          const struct smelt__compiler_id *compiler);
 
 /*
- * Acquires the lock that grants compiling this key. Polls until the lock is acquired, the entry
- * appears, the deadline passes, or locking fails. 1: the entry appeared, *compiled is filled and no
- * lock is held; 0: compile it, with or without the lock. Release with smelt__cache_unlock in any
- * case.
+ * Acquires the lock that grants compiling this key. With `wait` it polls until the lock is acquired,
+ * the entry appears, the deadline passes, or locking fails. 1: the entry appeared, *compiled is
+ * filled and no lock is held; 0: compile it, with or without the lock; -1, without `wait`: another
+ * process holds the lock and there is no entry yet. Release with smelt__cache_unlock in any case.
  */
 struct smelt__cache_lock {
     int fd; /* -1: none held */
 };
 int smelt__cache_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
-                      const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
-                      struct smelt__compiled *compiled);
-/* The same without waiting. -1: another process holds the lock and there is no entry yet. */
-int smelt__cache_try_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
-                          const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
-                          struct smelt__compiled *compiled);
+                      const struct smelt__compiler_id *compiler, bool wait,
+                      struct smelt__cache_lock *lock, struct smelt__compiled *compiled);
 void smelt__cache_unlock(struct smelt__cache *cache, struct smelt__cache_lock *lock);
 
 /* The public maintenance calls, on a cache (contracts: smelt/cache.h). */

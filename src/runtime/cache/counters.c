@@ -23,6 +23,7 @@
 
 #include "runtime/cache/bytes.h"
 #include "runtime/cache/internal.h"
+#include "runtime/clock.h"
 #include "runtime/hash.h"
 
 enum {
@@ -39,13 +40,6 @@ _Static_assert(AT_CHECK + 8 == RECORD_BYTES, "a record is its magic, the counts 
 
 static const char file_name[] = "counters";
 static const char magic[8] = {'s', 'm', 'e', 'l', 't', 'c', 'n', '1'};
-
-static int64_t monotonic_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- records ------------------------------------------------------------------------------- */
 
@@ -188,7 +182,7 @@ static void append(struct smelt__cache *cache, int folder, const uint64_t counts
 /* ---- counting ------------------------------------------------------------------------------ */
 
 void smelt__counters_begin(struct smelt__cache *cache) {
-    atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&cache->recorded_ns, smelt__now_ns(), memory_order_relaxed);
     atomic_flag_clear(&cache->recording);
     cache->counting_process = getpid();
 }
@@ -218,7 +212,7 @@ void smelt__counters_record(struct smelt__cache *cache) {
     if (cache->disabled || cache->problem[0] != '\0' ||
         atomic_flag_test_and_set_explicit(&cache->recording, memory_order_acquire))
         return; /* no folder to write to, or another thread is writing */
-    atomic_store_explicit(&cache->recorded_ns, monotonic_ns(), memory_order_relaxed);
+    atomic_store_explicit(&cache->recorded_ns, smelt__now_ns(), memory_order_relaxed);
     atomic_store_explicit(&cache->pending, 0, memory_order_relaxed);
     if (take_pending(cache, pending)) {
         folder = smelt__folder_open(cache->folder, false, why, sizeof why);
@@ -234,7 +228,7 @@ void smelt__counters_record_when_due(struct smelt__cache *cache) {
     unsigned pending = 1 + atomic_fetch_add_explicit(&cache->pending, 1, memory_order_relaxed);
     int64_t recorded_ns = atomic_load_explicit(&cache->recorded_ns, memory_order_relaxed);
 
-    if (pending >= MAX_PENDING || monotonic_ns() - recorded_ns >= RECORD_NS)
+    if (pending >= MAX_PENDING || smelt__now_ns() - recorded_ns >= RECORD_NS)
         smelt__counters_record(cache);
 }
 

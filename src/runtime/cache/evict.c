@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "runtime/cache/internal.h"
+#include "runtime/clock.h"
 
 enum { TEMPORARY_SECONDS = 3600, FUTURE_SECONDS = 3600, SLACK = 16, RECOUNT = 64 };
 
@@ -47,13 +48,6 @@ struct pass {
     int listed, counted; /* subfolders */
     time_t now;
 };
-
-static int64_t monotonic_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* ---- files that smelt wrote ----------------------------------------------------------------- */
 
@@ -123,9 +117,9 @@ static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
     pass->listed = smelt__folder_subfolders(folder, digits);
     if (pass->listed <= 0)
         return pass->listed;
-    first = (int)(monotonic_ns() / 1000 % pass->listed);
+    first = (int)(smelt__now_ns() / 1000 % pass->listed);
     while (pass->counted < pass->listed &&
-           (pass->counted < MIN_SUBFOLDERS || monotonic_ns() < deadline_ns)) {
+           (pass->counted < MIN_SUBFOLDERS || smelt__now_ns() < deadline_ns)) {
         const char *next = digits[(first + pass->counted) % pass->listed];
         if (smelt__subfolder_each(folder, next, false, consider, pass) != 0)
             return -1;
@@ -186,7 +180,7 @@ static void remove_oldest(struct pass *pass, int folder, uint64_t goal, const ch
     if (pass->count > 0)
         qsort(pass->candidates, pass->count, sizeof *pass->candidates, compare_used);
     for (size_t i = 0; i < pass->count && pass->total > goal; i++) {
-        if (pass->removed_bytes >= min_bytes && monotonic_ns() >= deadline_ns)
+        if (pass->removed_bytes >= min_bytes && smelt__now_ns() >= deadline_ns)
             return;
         if (strcmp(pass->candidates[i].name, kept) != 0)
             remove_candidate(pass, folder, &pass->candidates[i]);
@@ -206,7 +200,7 @@ static int_fast64_t grant(const struct smelt__cache *cache, uint64_t total) {
 static void keep_to_cap(struct smelt__cache *cache, struct pass *pass, int folder, uint64_t bytes,
                         const char *kept) {
     uint64_t cap = cache->cap_bytes, goal = scale(cap - cap / SLACK, pass->counted, pass->listed);
-    int64_t deadline_ns = monotonic_ns() + REMOVE_MS * INT64_C(1000000);
+    int64_t deadline_ns = smelt__now_ns() + REMOVE_MS * INT64_C(1000000);
 
     if (cap == 0 || scale(pass->total, pass->listed, pass->counted) <= cap)
         return;
@@ -227,7 +221,7 @@ void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, 
         return;
     if (!smelt__cache_evictor_lock(cache, &lock))
         return;
-    if (count_folder(&pass, folder, monotonic_ns() + COUNT_MS * INT64_C(1000000)) != 0) {
+    if (count_folder(&pass, folder, smelt__now_ns() + COUNT_MS * INT64_C(1000000)) != 0) {
         smelt__cache_warn_once(cache, SMELT__WARNED_EVICT, "cache: cannot count %s: %s",
                                cache->folder, strerror(errno));
     } else if (pass.counted > 0) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "runtime/cache/internal.h"
+#include "runtime/clock.h"
 
 /* Pauses grow from 1 ms to 25 ms (100 ms with lock scope `shared`, where each poll is a round trip
  * to a server). Each pause is random between half and all of that, so that waiters do not poll in
@@ -14,15 +15,8 @@ struct waiting {
     uint64_t random;
 };
 
-static int64_t monotonic_ns(void) {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static struct waiting waiting_begin(const struct smelt__cache *cache, int file) {
-    int64_t now = monotonic_ns();
+    int64_t now = smelt__now_ns();
     int timeout_ms = cache->lock_timeout_ms > 0 ? cache->lock_timeout_ms : 0;
     bool shared = cache->lock_mode == SMELT_CACHE_LOCK_SHARED;
     struct waiting waiting = {.deadline_ns = now + (int64_t)timeout_ms * 1000000,
@@ -35,7 +29,7 @@ static struct waiting waiting_begin(const struct smelt__cache *cache, int file) 
 
 /* Sleeps until the next poll; false when the deadline has passed. */
 static bool waiting_pause(struct waiting *waiting) {
-    int64_t left = waiting->deadline_ns - monotonic_ns(), pause;
+    int64_t left = waiting->deadline_ns - smelt__now_ns(), pause;
     struct timespec sleep;
 
     if (left <= 0)
@@ -105,11 +99,12 @@ static int request_end(const struct request *request, enum answer answer,
 }
 
 int smelt__cache_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
-                      const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
-                      struct smelt__compiled *compiled) {
+                      const struct smelt__compiler_id *compiler, bool wait,
+                      struct smelt__cache_lock *lock, struct smelt__compiled *compiled) {
     struct request request = {cache, key, compiler, compiled, "", 0, -1};
     struct waiting waiting;
     enum answer answer;
+    int hit;
 
     lock->fd = -1;
     if (!request_begin(&request))
@@ -117,27 +112,13 @@ int smelt__cache_lock(struct smelt__cache *cache, const struct smelt__cache_key 
     waiting = waiting_begin(cache, request.file);
     do
         answer = request_poll(&request);
-    while (answer == ANSWER_BUSY && waiting_pause(&waiting));
-    if (answer == ANSWER_BUSY)
+    while (wait && answer == ANSWER_BUSY && waiting_pause(&waiting));
+    if (wait && answer == ANSWER_BUSY)
         smelt__log_write(&cache->log, SMELT_LOG_INFO,
                          "cache: waited %d ms for another process to compile %s, compiling it here",
                          cache->lock_timeout_ms, request.name);
-    return request_end(&request, answer, lock);
-}
-
-int smelt__cache_try_lock(struct smelt__cache *cache, const struct smelt__cache_key *key,
-                          const struct smelt__compiler_id *compiler, struct smelt__cache_lock *lock,
-                          struct smelt__compiled *compiled) {
-    struct request request = {cache, key, compiler, compiled, "", 0, -1};
-    enum answer answer;
-    int hit;
-
-    lock->fd = -1;
-    if (!request_begin(&request))
-        return 0;
-    answer = request_poll(&request);
     hit = request_end(&request, answer, lock);
-    return answer == ANSWER_BUSY ? -1 : hit;
+    return !wait && answer == ANSWER_BUSY ? -1 : hit;
 }
 
 void smelt__cache_unlock(struct smelt__cache *cache, struct smelt__cache_lock *lock) {

@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "runtime/clock.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/cubin.h"
 
@@ -19,12 +19,6 @@ void smelt__compile_options(struct smelt__compile_options *options, const char *
     options->list[3] = debug;
     options->count = debug ? 4 : 3;
     options->list[options->count] = NULL;
-}
-
-static double seconds_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static smelt_status call_failed(const struct smelt__nvrtc *nvrtc, const char *call,
@@ -229,7 +223,7 @@ smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char 
                                    const struct smelt__compile_options *options,
                                    struct smelt__compiled *compiled) {
     enum { TRIES = 2 };
-    double begin = seconds_now();
+    const int64_t begin = smelt__now_ns();
     int reported = 0;
 
     smelt_status status = check_arch(nvrtc, arch);
@@ -241,6 +235,6 @@ smelt_status smelt__compile_source(const struct smelt__nvrtc *nvrtc, const char 
     }
     if (!status && !reported)
         read_cubin(kernel_name, compiled);
-    compiled->compile_seconds = seconds_now() - begin;
+    compiled->compile_seconds = smelt__seconds_since(begin);
     return status;
 }

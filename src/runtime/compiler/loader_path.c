@@ -106,6 +106,21 @@ static int give_cache(const char *prefix, void (*each)(void *user, const char *f
     return result;
 }
 
+void smelt__path_list_each(const char *list, const char *separators,
+                           void (*each)(void *user, const char *path), void *user) {
+    char path[4096];
+
+    while (list && *list) {
+        size_t length = strcspn(list, separators);
+        if (length > 0 && length < sizeof path) {
+            memcpy(path, list, length);
+            path[length] = '\0';
+            each(user, path);
+        }
+        list += length + (list[length] != '\0');
+    }
+}
+
 int smelt__loader_folders(const char *prefix, void (*each)(void *user, const char *folder),
                           void *user) {
     static const char *const defaults[] = {"/lib64",
@@ -115,18 +130,8 @@ int smelt__loader_folders(const char *prefix, void (*each)(void *user, const cha
                                            "/usr/lib/aarch64-linux-gnu",
                                            "/usr/lib",
                                            NULL};
-    const char *path = secure_getenv("LD_LIBRARY_PATH");
-    char folder[4096];
 
-    while (path && *path) {
-        size_t length = strcspn(path, ":;");
-        if (length > 0 && length < sizeof folder) {
-            memcpy(folder, path, length);
-            folder[length] = '\0';
-            each(user, folder);
-        }
-        path += length + (path[length] != '\0');
-    }
+    smelt__path_list_each(secure_getenv("LD_LIBRARY_PATH"), ":;", each, user);
     int result = give_cache(prefix, each, user), error = errno;
     for (int i = 0; defaults[i]; i++)
         each(user, defaults[i]);

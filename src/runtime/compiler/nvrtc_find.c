@@ -259,7 +259,8 @@ try_printed(struct search *search, void (*each)(void *search, const char *folder
 
 /* A folder of Python packages: NVIDIA's wheels unpack into nvidia/cu13/lib, those of CUDA 12 into
  * nvidia/cuda_nvrtc/lib. */
-static void try_packages(struct search *search, const char *packages) {
+static void try_packages(void *user, const char *packages) {
+    struct search *search = user;
     char nvidia[SMELT__PATH];
     const int length = snprintf(nvidia, sizeof nvidia, "%s/nvidia", packages);
     if (length < 0 || (size_t)length >= sizeof nvidia)
@@ -304,18 +305,9 @@ static void try_own_prefix(struct search *search) {
 
 static void try_wheels(struct search *search) {
     char entry[SMELT__PATH];
-    const char *paths = secure_getenv("PYTHONPATH");
     const char *home = secure_getenv("HOME");
 
-    while (paths && *paths) {
-        size_t length = strcspn(paths, ":");
-        if (length > 0 && length < sizeof entry) {
-            memcpy(entry, paths, length);
-            entry[length] = '\0';
-            try_packages(search, entry);
-        }
-        paths += length + (paths[length] != '\0');
-    }
+    smelt__path_list_each(secure_getenv("PYTHONPATH"), ":", try_packages, search);
     try_python_prefix(search, secure_getenv("VIRTUAL_ENV"));
     try_python_prefix(search, secure_getenv("CONDA_PREFIX"));
     try_own_prefix(search);

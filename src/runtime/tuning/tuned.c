@@ -44,6 +44,8 @@ smelt_status smelt__context_plan(const smelt_context *context, const struct smel
     smelt_status status = smelt__context_check_process(context);
     if (status)
         return status;
+    if (!arch)
+        arch = context->arch;
     if (arch == context->arch && find_line(context, spec, &line)) {
         if (smelt__plan_make_tuned(spec, arch, line.knobs, plan, &message) == 0)
             return SMELT_OK;

@@ -4,13 +4,12 @@
 #include "codegen/plan/plan.h"
 #include "smelt/context.h"
 
-/* The plan of a kernel in a context. Applies the device's tuning entry if `arch` is the context's;
- * an entry whose knobs have no plan is ignored, with a warning the first time. Errors: UNSUPPORTED.
- */
+/* The plan of a kernel in a context; arch NULL: the context's. Applies the device's tuning entry if
+ * `arch` is the context's; an entry whose knobs have no plan is ignored, with a warning the first
+ * time. Errors: UNSUPPORTED. */
 smelt_status smelt__context_plan(const smelt_context *context, const struct smelt__spec *spec,
                                  const struct smelt__arch *arch, struct smelt__plan *plan);
 
-/* The same from text; arch NULL: the context's. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an
- * operator), UNSUPPORTED. */
+/* The same from text. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), UNSUPPORTED. */
 smelt_status smelt__context_plan_text(const smelt_context *context, const char *kernel,
                                       const char *arch, struct smelt__plan *plan);

@@ -9,12 +9,9 @@
 /* Warnings per file; further ones are only counted. */
 enum { MAX_COMPLAINTS = 8 };
 
-/* The three texts share one allocation, which begins at `spec`. */
 struct entry {
-    char *spec;
-    const char *device, *knobs;
-    double microseconds;
-    size_t line; /* line number in the file */
+    struct smelt__tuning_line is;
+    size_t line; /* number in its file; of entries with one key the greatest counts */
     int complained;
 };
 
@@ -35,16 +32,12 @@ struct smelt__tuning {
 /* ---- entries --------------------------------------------------------------------------------- */
 
 static void free_entries(struct entries *entries) {
-    for (size_t i = 0; i < entries->count; i++)
-        free(entries->list[i].spec);
     free(entries->list);
     memset(entries, 0, sizeof *entries);
 }
 
 static int add_entry(struct entries *entries, const struct smelt__tuning_line *line,
                      size_t number) {
-    const size_t spec = strlen(line->spec) + 1, device = strlen(line->device) + 1;
-    const size_t knobs = strlen(line->knobs) + 1;
     if (entries->count == entries->capacity) {
         const size_t capacity = entries->capacity ? 2 * entries->capacity : 16;
         struct entry *list = realloc(entries->list, capacity * sizeof *list);
@@ -53,20 +46,13 @@ static int add_entry(struct entries *entries, const struct smelt__tuning_line *l
         entries->list = list;
         entries->capacity = capacity;
     }
-    char *text = malloc(spec + device + knobs);
-    if (!text)
-        return -1;
-    memcpy(text, line->spec, spec);
-    memcpy(text + spec, line->device, device);
-    memcpy(text + spec + device, line->knobs, knobs);
-    entries->list[entries->count++] =
-        (struct entry){text, text + spec, text + spec + device, line->microseconds, number, 0};
+    entries->list[entries->count++] = (struct entry){*line, number, 0};
     return 0;
 }
 
 static int compare_key(const struct entry *a, const struct entry *b) {
-    const int order = strcmp(a->spec, b->spec);
-    return order ? order : strcmp(a->device, b->device);
+    const int order = strcmp(a->is.spec, b->is.spec);
+    return order ? order : strcmp(a->is.device, b->is.device);
 }
 
 static int compare_entries(const void *left, const void *right) {
@@ -81,9 +67,7 @@ static void put_in_order(struct entries *entries) {
     if (entries->count)
         qsort(entries->list, entries->count, sizeof *entries->list, compare_entries);
     for (size_t i = 0; i < entries->count; i++) {
-        if (i + 1 < entries->count && compare_key(&entries->list[i], &entries->list[i + 1]) == 0)
-            free(entries->list[i].spec);
-        else
+        if (i + 1 == entries->count || compare_key(&entries->list[i], &entries->list[i + 1]) != 0)
             entries->list[kept++] = entries->list[i];
     }
     entries->count = kept;
@@ -94,11 +78,11 @@ static int compare_found(const void *left, const void *right) {
 }
 
 static struct entry *find_in(const struct entries *entries, const char *spec, const char *device) {
-    char wanted[SMELT__TUNING_TEXT];
+    struct entry key;
     if (!entries->count)
         return NULL;
-    snprintf(wanted, sizeof wanted, "%s", spec);
-    const struct entry key = {.spec = wanted, .device = device};
+    snprintf(key.is.spec, sizeof key.is.spec, "%s", spec);
+    snprintf(key.is.device, sizeof key.is.device, "%s", device);
     return bsearch(&key, entries->list, entries->count, sizeof key, compare_found);
 }
 
@@ -107,13 +91,6 @@ static struct entry *find(const struct smelt__tuning *tuning, const char *spec,
                           const char *device) {
     struct entry *entry = find_in(&tuning->own, spec, device);
     return entry ? entry : find_in(&tuning->shared, spec, device);
-}
-
-static void copy_entry(const struct entry *entry, struct smelt__tuning_line *line) {
-    snprintf(line->spec, sizeof line->spec, "%s", entry->spec);
-    snprintf(line->device, sizeof line->device, "%s", entry->device);
-    snprintf(line->knobs, sizeof line->knobs, "%s", entry->knobs);
-    line->microseconds = entry->microseconds;
 }
 
 /* ---- texts ----------------------------------------------------------------------------------- */
@@ -246,7 +223,7 @@ int smelt__tuning_find(struct smelt__tuning *tuning, const char *spec, const cha
     pthread_mutex_lock(&tuning->mutex);
     const struct entry *entry = find(tuning, spec, device);
     if (entry)
-        copy_entry(entry, line);
+        *line = entry->is;
     pthread_mutex_unlock(&tuning->mutex);
     return entry != NULL;
 }
@@ -262,22 +239,16 @@ int smelt__tuning_first_complaint(struct smelt__tuning *tuning,
     return first;
 }
 
-/* Copies the effective entries, so that the caller's function runs without the mutex. */
+/* Copies the effective entries, in order, so that the caller's function runs without the mutex. */
 static int copy_all(struct smelt__tuning *tuning, struct entries *all) {
-    struct smelt__tuning_line line;
+    const struct entries *const layers[] = {&tuning->shared, &tuning->own};
     int result = 0;
     pthread_mutex_lock(&tuning->mutex);
-    for (size_t i = 0; i < tuning->own.count && !result; i++) {
-        copy_entry(&tuning->own.list[i], &line);
-        result = add_entry(all, &line, 0);
-    }
-    for (size_t i = 0; i < tuning->shared.count && !result; i++) {
-        const struct entry *entry = &tuning->shared.list[i];
-        copy_entry(entry, &line);
-        if (!find_in(&tuning->own, entry->spec, entry->device))
-            result = add_entry(all, &line, 0);
-    }
+    for (size_t layer = 0; layer < 2; layer++)
+        for (size_t i = 0; i < layers[layer]->count && !result; i++)
+            result = add_entry(all, &layers[layer]->list[i].is, layer);
     pthread_mutex_unlock(&tuning->mutex);
+    put_in_order(all);
     return result;
 }
 
@@ -288,7 +259,7 @@ smelt_status smelt__tuning_walk(struct smelt__tuning *tuning, smelt_tuning_funct
     if (copy_all(tuning, &all))
         status = smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
     for (size_t i = 0; i < all.count && !status; i++) {
-        const struct entry *from = &all.list[i];
+        const struct smelt__tuning_line *from = &all.list[i].is;
         const smelt_tuning_entry entry = {.size = sizeof entry,
                                           .spec = from->spec,
                                           .device = from->device,

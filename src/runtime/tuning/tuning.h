@@ -34,7 +34,7 @@ const char *smelt__tuning_file(const struct smelt__tuning *tuning);
 /* The entry of a kernel (canonical text without knobs) on a device. 1: *line filled; 0: none. */
 int smelt__tuning_find(struct smelt__tuning *tuning, const char *spec, const char *device,
                        struct smelt__tuning_line *line);
-/* Calls `each` with every entry, in no particular order; a result other than 0 stops the walk:
+/* Calls `each` with every entry, sorted by kernel and device; a result other than 0 stops the walk:
  * CANCELLED. */
 smelt_status smelt__tuning_walk(struct smelt__tuning *tuning, smelt_tuning_function each,
                                 void *user);
