@@ -6,17 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-void smelt__message_set(struct smelt__message *message, const char *format, ...) {
+int smelt__message_set(struct smelt__message *message, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(message->text, sizeof message->text, format, arguments);
     va_end(arguments);
     message->out_of_memory = 0;
+    return -1;
 }
 
-void smelt__message_set_out_of_memory(struct smelt__message *message) {
+int smelt__message_set_out_of_memory(struct smelt__message *message) {
     smelt__message_set(message, "out of memory");
     message->out_of_memory = 1;
+    return -1;
 }
 
 /* Ensures capacity for `more` bytes and the NUL. 0, or -1 with `failed` set. */

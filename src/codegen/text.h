@@ -13,11 +13,12 @@ struct smelt__message {
     int out_of_memory; /* 1: memory ran out; the request may be valid */
 };
 
-__attribute__((format(printf, 2, 3))) void smelt__message_set(struct smelt__message *message,
-                                                              const char *format, ...);
+/* Returns -1, for `return smelt__message_set(message, "...", ...)`. */
+__attribute__((format(printf, 2, 3))) int smelt__message_set(struct smelt__message *message,
+                                                             const char *format, ...);
 
-/* "out of memory". */
-void smelt__message_set_out_of_memory(struct smelt__message *message);
+/* "out of memory"; -1. */
+int smelt__message_set_out_of_memory(struct smelt__message *message);
 
 /* A growing string; zero-initialised it is empty. When memory runs out it stays unchanged and
  * `failed` is set: check once, at the end. */

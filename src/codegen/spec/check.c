@@ -7,22 +7,21 @@
 #include "codegen/spec/knobs.h"
 #include "codegen/spec/names.h"
 
-void smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
-                           struct smelt__message *message) {
+int smelt__spec_bad_value(const char *name, const struct smelt__key *key, const char *value,
+                          struct smelt__message *message) {
     const char *nearest = key->choices ? smelt__nearest_name(value, key->choices) : NULL;
-    smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", name, key->name, value,
-                       nearest ? ", did you mean " : "", nearest ? nearest : "", nearest ? "?" : "",
-                       key->legal);
+    return smelt__message_set(message, "%s: %s=%s is not legal%s%s%s; legal: %s", name, key->name,
+                              value, nearest ? ", did you mean " : "", nearest ? nearest : "",
+                              nearest ? "?" : "", key->legal);
 }
 
 int smelt__refuse_value(const struct smelt__spec *spec, const char *name,
                         struct smelt__message *message) {
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, smelt__spec_get(spec, name));
-    smelt__spec_bad_value(spec->schema->name,
-                          &spec->schema->keys[smelt__spec_key(spec->schema, name)], number,
-                          message);
-    return -1;
+    return smelt__spec_bad_value(spec->schema->name,
+                                 &spec->schema->keys[smelt__spec_key(spec->schema, name)], number,
+                                 message);
 }
 
 static int check_list(const struct smelt__spec *spec, const struct smelt__key *key, int64_t count,
@@ -32,17 +31,13 @@ static int check_list(const struct smelt__spec *spec, const struct smelt__key *k
         return 0;
     for (int i = 0; i < (int)count && i < SMELT__MAX_LIST; i++) {
         const int entry = spec->list[i], before = i > 0 ? spec->list[i - 1] : 0;
-        if (entry < key->minimum || entry > key->maximum) {
-            smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s", name,
-                               key->name, i + 1, entry, key->legal);
-            return -1;
-        }
-        if (i > 0 && entry <= before) {
-            smelt__message_set(
+        if (entry < key->minimum || entry > key->maximum)
+            return smelt__message_set(message, "%s: %s: entry %d, %d, is out of range; legal: %s",
+                                      name, key->name, i + 1, entry, key->legal);
+        if (i > 0 && entry <= before)
+            return smelt__message_set(
                 message, "%s: %s: entry %d, %d, %s entry %d, %d; legal: %s", name, key->name, i + 1,
                 entry, entry == before ? "is the same as" : "is below", i, before, key->legal);
-            return -1;
-        }
     }
     return 0;
 }
@@ -52,15 +47,14 @@ static int check_key(const char *name, const struct smelt__key *key, int64_t val
     if (value == SMELT__AUTO) {
         if (!key->required)
             return 0;
-        smelt__message_set(message, "%s: %s is missing; legal: %s", name, key->name, key->legal);
-        return -1;
+        return smelt__message_set(message, "%s: %s is missing; legal: %s", name, key->name,
+                                  key->legal);
     }
     if (smelt__key_takes(key, value))
         return 0;
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
-    smelt__spec_bad_value(name, key, number, message);
-    return -1;
+    return smelt__spec_bad_value(name, key, number, message);
 }
 
 /* Explains a knob for all members whose value only some of them accept. */
@@ -117,10 +111,8 @@ int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *mes
     for (int i = 0; i < spec->knob_count; i++)
         if (check_knob(spec, &spec->knobs[i], message))
             return -1;
-    if (smelt__spec_print_masked(spec, UINT32_MAX, text, sizeof text) >= sizeof text) {
-        smelt__message_set(message, "%s: the spec's text is too long: at most %d characters",
-                           schema->name, SMELT__SPEC_TEXT - 1);
-        return -1;
-    }
+    if (smelt__spec_print_masked(spec, UINT32_MAX, text, sizeof text) >= sizeof text)
+        return smelt__message_set(message, "%s: the spec's text is too long: at most %d characters",
+                                  schema->name, SMELT__SPEC_TEXT - 1);
     return schema->check ? schema->check(spec, message) : 0;
 }

@@ -71,16 +71,12 @@ static int parse_list(const struct smelt__key *key, char *text, struct smelt__sp
         int64_t number;
         if (slash)
             *slash = '\0';
-        if (count == SMELT__MAX_LIST) {
-            smelt__message_set(message, "%s: %s has too many entries; legal: at most %d", name,
-                               key->name, SMELT__MAX_LIST);
-            return -1;
-        }
-        if (parse_number(entry, &number) || number > INT_MAX) {
-            smelt__message_set(message, "%s: %s: entry %d, '%s', is not a number; legal: %s", name,
-                               key->name, count + 1, entry, key->legal);
-            return -1;
-        }
+        if (count == SMELT__MAX_LIST)
+            return smelt__message_set(message, "%s: %s has too many entries; legal: at most %d",
+                                      name, key->name, SMELT__MAX_LIST);
+        if (parse_number(entry, &number) || number > INT_MAX)
+            return smelt__message_set(message, "%s: %s: entry %d, '%s', is not a number; legal: %s",
+                                      name, key->name, count + 1, entry, key->legal);
         spec->list[count] = (int)number;
         entry = slash ? slash + 1 : NULL;
     }
@@ -108,14 +104,12 @@ static int parse_value(const char *name, const struct smelt__key *key, const cha
                        int64_t *value, struct smelt__message *message) {
     if (read_value(key, text, value))
         return 0;
-    smelt__spec_bad_value(name, key, text, message);
-    return -1;
+    return smelt__spec_bad_value(name, key, text, message);
 }
 
 static int refuse_empty(const char *name, const char *key, const char *legal,
                         struct smelt__message *message) {
-    smelt__message_set(message, "%s: %s has no value; legal: %s", name, key, legal);
-    return -1;
+    return smelt__message_set(message, "%s: %s has no value; legal: %s", name, key, legal);
 }
 
 /* Parses a value that some member accepts; smelt__spec_check checks the others. */
@@ -134,8 +128,7 @@ static int parse_knob_value(const struct smelt__spec *spec, const struct smelt__
     }
     if (!*text)
         return refuse_empty(spec->schema->name, name, first->legal, message);
-    smelt__spec_bad_value(spec->schema->name, first, text, message);
-    return -1;
+    return smelt__spec_bad_value(spec->schema->name, first, text, message);
 }
 
 /* A knob in an operator's text, and its value. */
@@ -156,8 +149,7 @@ struct seen {
 
 static int refuse_twice(const struct smelt__schema *schema, const char *name,
                         struct smelt__message *message) {
-    smelt__message_set(message, "%s: %s is given twice", schema->name, name);
-    return -1;
+    return smelt__message_set(message, "%s: %s is given twice", schema->name, name);
 }
 
 static int parse_knob(struct named_knob *named, struct smelt__spec *spec, struct seen *seen,
@@ -180,8 +172,8 @@ static int parse_knob(struct named_knob *named, struct smelt__spec *spec, struct
     knob->value = (int)value;
     if (smelt__knob_insert(spec, knob) == 0)
         return 0;
-    smelt__message_set(message, "%s: more than %d knobs", spec->schema->name, SMELT__MAX_KNOBS);
-    return -1;
+    return smelt__message_set(message, "%s: more than %d knobs", spec->schema->name,
+                              SMELT__MAX_KNOBS);
 }
 
 static int parse_key(int index, char *text, struct smelt__spec *spec, struct seen *seen,
@@ -218,11 +210,9 @@ static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, stru
     }
     *equals = '\0';
     const int index = smelt__spec_key(schema, item);
-    if (index >= 0 && knobs_only && !schema->keys[index].knob) {
-        smelt__message_set(message, "%s: %s defines what is computed and is not a knob",
-                           schema->name, item);
-        return -1;
-    }
+    if (index >= 0 && knobs_only && !schema->keys[index].knob)
+        return smelt__message_set(message, "%s: %s defines what is computed and is not a knob",
+                                  schema->name, item);
     if (index >= 0)
         return parse_key(index, equals + 1, spec, seen, message);
     if (smelt__knob_find(schema, item, &knob) == 0) {
@@ -239,20 +229,17 @@ static int parse_item(char *item, int knobs_only, struct smelt__spec *spec, stru
 int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
                           struct smelt__message *message) {
     size_t length = strnlen(text, SMELT__SPEC_TEXT);
-    if (length == SMELT__SPEC_TEXT) {
-        smelt__message_set(message, "spec '%.40s...' is too long: at most %d characters", text,
-                           SMELT__SPEC_TEXT - 1);
-        return -1;
-    }
+    if (length == SMELT__SPEC_TEXT)
+        return smelt__message_set(message, "spec '%.40s...' is too long: at most %d characters",
+                                  text, SMELT__SPEC_TEXT - 1);
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
-        if (byte <= ' ' || byte >= 0x7f) {
-            smelt__message_set(message,
-                               "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
-                               "and _ : = , . / alone",
-                               byte, i + 1);
-            return -1;
-        }
+        if (byte <= ' ' || byte >= 0x7f)
+            return smelt__message_set(
+                message,
+                "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
+                "and _ : = , . / alone",
+                byte, i + 1);
     }
     memcpy(copy, text, length + 1);
     return 0;

@@ -33,19 +33,13 @@ int smelt__parameters_read(const char *text, size_t length, struct smelt__parame
     parameters->count = 0;
     for (text += blanks(text, length); text < end; text += blanks(text, (size_t)(end - text))) {
         size_t name = smelt__name_length(text, (size_t)(end - text));
-        if (!name) {
-            smelt__message_set(message, "//@takes names parameters: unexpected '%c'", *text);
-            return -1;
-        }
-        if (smelt__parameter_find(parameters, text, name) >= 0) {
-            smelt__message_set(message, "//@takes names '%.*s' twice", shown(name), text);
-            return -1;
-        }
-        if (parameters->count == SMELT__PARAMETERS) {
-            smelt__message_set(message, "//@takes names more than %d parameters",
-                               SMELT__PARAMETERS);
-            return -1;
-        }
+        if (!name)
+            return smelt__message_set(message, "//@takes names parameters: unexpected '%c'", *text);
+        if (smelt__parameter_find(parameters, text, name) >= 0)
+            return smelt__message_set(message, "//@takes names '%.*s' twice", shown(name), text);
+        if (parameters->count == SMELT__PARAMETERS)
+            return smelt__message_set(message, "//@takes names more than %d parameters",
+                                      SMELT__PARAMETERS);
         parameters->items[parameters->count++] = (struct smelt__parameter){text, name};
         text += name;
     }
@@ -60,10 +54,8 @@ static int read_argument(const char *text, size_t length, struct smelt__argument
     argument->length = smelt__name_length(text + at, length - at);
     at += argument->length;
     at += blanks(text + at, length - at);
-    if (!argument->length || at == length || text[at] != '=') {
-        smelt__message_set(message, "write //@use PART NAME = EXPR, NAME = EXPR");
-        return -1;
-    }
+    if (!argument->length || at == length || text[at] != '=')
+        return smelt__message_set(message, "write //@use PART NAME = EXPR, NAME = EXPR");
     argument->expression = text + at + 1;
     argument->expression_length = length - at - 1;
     return smelt__expression_check(argument->expression, argument->expression_length, message);
@@ -78,10 +70,9 @@ int smelt__arguments_read(const char *text, size_t length, struct smelt__argumen
     for (;;) {
         const char *comma = memchr(text, ',', (size_t)(end - text));
         size_t piece = (size_t)((comma ? comma : end) - text);
-        if (arguments->count == SMELT__PARAMETERS) {
-            smelt__message_set(message, "//@use gives more than %d arguments", SMELT__PARAMETERS);
-            return -1;
-        }
+        if (arguments->count == SMELT__PARAMETERS)
+            return smelt__message_set(message, "//@use gives more than %d arguments",
+                                      SMELT__PARAMETERS);
         if (read_argument(text, piece, &arguments->items[arguments->count], message))
             return -1;
         arguments->count++;
@@ -105,21 +96,17 @@ int smelt__arguments_match(const struct smelt__arguments *arguments,
                            struct smelt__message *message) {
     for (int i = 0; i < arguments->count; i++) {
         const struct smelt__argument *argument = &arguments->items[i];
-        if (smelt__parameter_find(parameters, argument->name, argument->length) < 0) {
-            smelt__message_set(message, "%s takes no '%.*s'", part, shown(argument->length),
-                               argument->name);
-            return -1;
-        }
+        if (smelt__parameter_find(parameters, argument->name, argument->length) < 0)
+            return smelt__message_set(message, "%s takes no '%.*s'", part, shown(argument->length),
+                                      argument->name);
     }
     for (int i = 0; i < parameters->count; i++) {
         const struct smelt__parameter *parameter = &parameters->items[i];
         int times = times_given(arguments, parameter->name, parameter->length);
-        if (times != 1) {
-            smelt__message_set(message, "%s takes '%.*s', which is given %s", part,
-                               shown(parameter->length), parameter->name,
-                               times ? "twice" : "no value");
-            return -1;
-        }
+        if (times != 1)
+            return smelt__message_set(message, "%s takes '%.*s', which is given %s", part,
+                                      shown(parameter->length), parameter->name,
+                                      times ? "twice" : "no value");
     }
     return 0;
 }

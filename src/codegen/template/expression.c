@@ -73,16 +73,12 @@ static int parse_number(struct parser *parser, int *value) {
     int number = 0;
     for (; parser->at < parser->end && is_digit(*parser->at); parser->at++) {
         int digit = *parser->at - '0';
-        if (number > (INT_MAX - digit) / 10) {
-            smelt__message_set(parser->message, "a number in the expression is too large");
-            return -1;
-        }
+        if (number > (INT_MAX - digit) / 10)
+            return smelt__message_set(parser->message, "a number in the expression is too large");
         number = number * 10 + digit;
     }
-    if (smelt__name_length(parser->at, (size_t)(parser->end - parser->at))) {
-        smelt__message_set(parser->message, "a number in the expression runs into a name");
-        return -1;
-    }
+    if (smelt__name_length(parser->at, (size_t)(parser->end - parser->at)))
+        return smelt__message_set(parser->message, "a number in the expression runs into a name");
     *value = number;
     return 0;
 }
@@ -90,10 +86,8 @@ static int parse_number(struct parser *parser, int *value) {
 static int parse_name(struct parser *parser, int *value) {
     size_t length = smelt__name_length(parser->at, (size_t)(parser->end - parser->at));
     char name[MAX_NAME + 1];
-    if (length > MAX_NAME) {
-        smelt__message_set(parser->message, "a name in the expression is too long");
-        return -1;
-    }
+    if (length > MAX_NAME)
+        return smelt__message_set(parser->message, "a name in the expression is too long");
     memcpy(name, parser->at, length);
     name[length] = '\0';
     parser->at += length;
@@ -102,10 +96,9 @@ static int parse_name(struct parser *parser, int *value) {
         return 0;
     int found = 0;
     *value = parser->scope->lookup(parser->scope->user, name, &found);
-    if (!found) {
-        smelt__message_set(parser->message, "no constant or loop variable is called '%s'", name);
-        return -1;
-    }
+    if (!found)
+        return smelt__message_set(parser->message, "no constant or loop variable is called '%s'",
+                                  name);
     return 0;
 }
 
@@ -114,10 +107,8 @@ static int parse_parenthesis(struct parser *parser, int *value) {
     if (parse_binary(parser, 1, value))
         return -1;
     skip_blanks(parser);
-    if (parser->at == parser->end || *parser->at != ')') {
-        smelt__message_set(parser->message, "')' is missing in the expression");
-        return -1;
-    }
+    if (parser->at == parser->end || *parser->at != ')')
+        return smelt__message_set(parser->message, "')' is missing in the expression");
     parser->at++;
     return 0;
 }
@@ -129,18 +120,12 @@ static int parse_operand(struct parser *parser, int *value) {
         return parse_number(parser, value);
     if (is_letter(c))
         return parse_name(parser, value);
-    if (c == '\0') {
-        smelt__message_set(parser->message, "an operand is missing at the expression's end");
-        return -1;
-    }
-    if (c != '(' && c != '!' && c != '-') {
-        smelt__message_set(parser->message, "unexpected '%c' in the expression", c);
-        return -1;
-    }
-    if (++parser->depth > MAX_DEPTH) {
-        smelt__message_set(parser->message, "the expression is nested too deeply");
-        return -1;
-    }
+    if (c == '\0')
+        return smelt__message_set(parser->message, "an operand is missing at the expression's end");
+    if (c != '(' && c != '!' && c != '-')
+        return smelt__message_set(parser->message, "unexpected '%c' in the expression", c);
+    if (++parser->depth > MAX_DEPTH)
+        return smelt__message_set(parser->message, "the expression is nested too deeply");
     int status = 0;
     if (c == '(') {
         status = parse_parenthesis(parser, value);
@@ -161,10 +146,8 @@ static int parse_operand(struct parser *parser, int *value) {
 
 static int divide(struct parser *parser, enum operation operation, int left, int right,
                   int *value) {
-    if (right == 0 || (left == INT_MIN && right == -1)) {
-        smelt__message_set(parser->message, "the expression divides %d by %d", left, right);
-        return -1;
-    }
+    if (right == 0 || (left == INT_MIN && right == -1))
+        return smelt__message_set(parser->message, "the expression divides %d by %d", left, right);
     *value = operation == DIVIDE ? left / right : left % right;
     return 0;
 }
@@ -253,10 +236,8 @@ int smelt__expression_evaluate(const char *text, size_t length, const struct sme
     if (parse_binary(&parser, 1, value))
         return -1;
     skip_blanks(&parser);
-    if (parser.at != parser.end) {
-        smelt__message_set(message, "unexpected '%c' in the expression", *parser.at);
-        return -1;
-    }
+    if (parser.at != parser.end)
+        return smelt__message_set(message, "unexpected '%c' in the expression", *parser.at);
     return 0;
 }
 

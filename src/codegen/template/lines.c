@@ -35,16 +35,12 @@ static int split_for(struct smelt__line *line, struct smelt__message *message) {
         at++;
     const char *dots = memmem(text, line->length, "..", 2);
     if (!line->name_length || at == line->name_length || at + 3 > line->length ||
-        memcmp(text + at, "in", 2) != 0 || !is_blank(text[at + 2]) || !dots) {
-        smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
-        return -1;
-    }
+        memcmp(text + at, "in", 2) != 0 || !is_blank(text[at + 2]) || !dots)
+        return smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
     line->first = at + 3;
     line->last = (size_t)(dots - text) + 2;
-    if (line->last < line->first + 2) {
-        smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
-        return -1;
-    }
+    if (line->last < line->first + 2)
+        return smelt__message_set(message, "write //@for NAME in EXPR..EXPR");
     line->first_length = line->last - 2 - line->first;
     line->last_length = line->length - line->last;
     if (smelt__expression_check(text + line->first, line->first_length, message))
@@ -64,10 +60,9 @@ static size_t part_length(const char *text, size_t length) {
 static int split_use(struct smelt__line *line, struct smelt__message *message) {
     struct smelt__arguments arguments;
     line->name_length = part_length(line->text, line->length);
-    if (line->name_length > MAX_PART_NAME) {
-        smelt__message_set(message, "//@use takes a name of at most %d characters", MAX_PART_NAME);
-        return -1;
-    }
+    if (line->name_length > MAX_PART_NAME)
+        return smelt__message_set(message, "//@use takes a name of at most %d characters",
+                                  MAX_PART_NAME);
     return smelt__arguments_read(line->text + line->name_length, line->length - line->name_length,
                                  &arguments, message);
 }
@@ -85,26 +80,20 @@ static int read_directive(struct smelt__line *line, const char *text, size_t len
     while (found < count && (strlen(directives[found].name) != name_length ||
                              memcmp(directives[found].name, text, name_length) != 0))
         found++;
-    if (found == count) {
-        smelt__message_set(message,
-                           "unknown directive //@%.*s; known: use, takes, for, if, else, end",
-                           (int)(name_length < 40 ? name_length : 40), text);
-        return -1;
-    }
+    if (found == count)
+        return smelt__message_set(
+            message, "unknown directive //@%.*s; known: use, takes, for, if, else, end",
+            (int)(name_length < 40 ? name_length : 40), text);
     line->kind = directives[found].kind;
     line->text = text + name_length;
     line->length = length - name_length;
     trim(&line->text, &line->length);
     int wants_argument = line->kind != SMELT__ELSE && line->kind != SMELT__END;
-    if (wants_argument != (line->length > 0)) {
-        smelt__message_set(message, "//@%s %s", directives[found].name,
-                           wants_argument ? "lacks its argument" : "takes no argument");
-        return -1;
-    }
-    if (holds_mark(line->text, line->length)) {
-        smelt__message_set(message, "a directive stands alone on its line");
-        return -1;
-    }
+    if (wants_argument != (line->length > 0))
+        return smelt__message_set(message, "//@%s %s", directives[found].name,
+                                  wants_argument ? "lacks its argument" : "takes no argument");
+    if (holds_mark(line->text, line->length))
+        return smelt__message_set(message, "a directive stands alone on its line");
     if (line->kind == SMELT__USE)
         return split_use(line, message);
     if (line->kind == SMELT__IF)
@@ -156,20 +145,18 @@ static int check_dollars(const struct smelt__lines *lines, const struct open_blo
     const char *at = line->text, *end = line->text + line->length;
     while ((at = memchr(at, '$', (size_t)(end - at)))) {
         struct smelt__substitution substitution = smelt__substitution_read(at, (size_t)(end - at));
-        if (!substitution.used) {
-            smelt__message_set(message, "'$' is not followed by a name or {EXPR}");
-            return -1;
-        }
+        if (!substitution.used)
+            return smelt__message_set(message, "'$' is not followed by a name or {EXPR}");
         if (at[1] == '{') {
             if (smelt__expression_check(substitution.text, substitution.length, message))
                 return -1;
         } else if (!is_variable(lines, open, substitution.text, substitution.length)) {
             int shown = (int)(substitution.length < 60 ? substitution.length : 60);
-            smelt__message_set(message,
-                               "$%.*s: no loop variable or parameter of that name here; a constant "
-                               "is ${%.*s}",
-                               shown, substitution.text, shown, substitution.text);
-            return -1;
+            return smelt__message_set(
+                message,
+                "$%.*s: no loop variable or parameter of that name here; a constant "
+                "is ${%.*s}",
+                shown, substitution.text, shown, substitution.text);
         }
         at += substitution.used;
     }
@@ -179,26 +166,20 @@ static int check_dollars(const struct smelt__lines *lines, const struct open_blo
 static int open_block(struct smelt__lines *lines, struct open_blocks *open, int index,
                       struct smelt__message *message) {
     const struct smelt__line *line = &lines->items[index];
-    if (open->count == MAX_BLOCK_DEPTH) {
-        smelt__message_set(message, "blocks are nested deeper than %d", MAX_BLOCK_DEPTH);
-        return -1;
-    }
-    if (line->kind == SMELT__FOR && is_variable(lines, open, line->text, line->name_length)) {
-        smelt__message_set(
+    if (open->count == MAX_BLOCK_DEPTH)
+        return smelt__message_set(message, "blocks are nested deeper than %d", MAX_BLOCK_DEPTH);
+    if (line->kind == SMELT__FOR && is_variable(lines, open, line->text, line->name_length))
+        return smelt__message_set(
             message, "the loop variable '%.*s' is in use by an outer //@for or as a parameter",
             (int)(line->name_length < 60 ? line->name_length : 60), line->text);
-        return -1;
-    }
     open->lines[open->count++] = index;
     return 0;
 }
 
 static int take_parameters(struct smelt__lines *lines, const struct smelt__line *line,
                            struct smelt__message *message) {
-    if (lines->parameters.count) {
-        smelt__message_set(message, "a second //@takes");
-        return -1;
-    }
+    if (lines->parameters.count)
+        return smelt__message_set(message, "a second //@takes");
     return smelt__parameters_read(line->text, line->length, &lines->parameters, message);
 }
 
@@ -206,18 +187,15 @@ static int take_parameters(struct smelt__lines *lines, const struct smelt__line 
 static int close_block(struct smelt__lines *lines, struct open_blocks *open, int index,
                        struct smelt__message *message) {
     struct smelt__line *line = &lines->items[index];
-    if (!open->count) {
-        smelt__message_set(message, "//@%s without an open //@if%s",
-                           line->kind == SMELT__ELSE ? "else" : "end",
-                           line->kind == SMELT__ELSE ? "" : " or //@for");
-        return -1;
-    }
+    if (!open->count)
+        return smelt__message_set(message, "//@%s without an open //@if%s",
+                                  line->kind == SMELT__ELSE ? "else" : "end",
+                                  line->kind == SMELT__ELSE ? "" : " or //@for");
     struct smelt__line *opening = &lines->items[open->lines[open->count - 1]];
-    if (line->kind == SMELT__ELSE && opening->kind != SMELT__IF) {
-        smelt__message_set(message, opening->kind == SMELT__ELSE ? "a second //@else of one //@if"
-                                                                 : "//@else inside //@for");
-        return -1;
-    }
+    if (line->kind == SMELT__ELSE && opening->kind != SMELT__IF)
+        return smelt__message_set(message, opening->kind == SMELT__ELSE
+                                               ? "a second //@else of one //@if"
+                                               : "//@else inside //@for");
     opening->next = index;
     if (line->kind == SMELT__ELSE)
         open->lines[open->count - 1] = index;
@@ -233,19 +211,16 @@ static int check_line(struct smelt__lines *lines, struct open_blocks *open, int 
     if (line->kind != SMELT__ORDINARY && index > 0) {
         const struct smelt__line *before = &lines->items[index - 1];
         if (before->kind == SMELT__ORDINARY && before->length &&
-            before->text[before->length - 1] == '\\') {
-            smelt__message_set(message, "a directive cannot follow a line that ends in '\\'");
-            return -1;
-        }
+            before->text[before->length - 1] == '\\')
+            return smelt__message_set(message,
+                                      "a directive cannot follow a line that ends in '\\'");
     }
     switch (line->kind) {
     case SMELT__USE:
     case SMELT__TAKES:
-        if (*text_has_begun) {
-            smelt__message_set(message, "//@%s comes before any other text",
-                               line->kind == SMELT__USE ? "use" : "takes");
-            return -1;
-        }
+        if (*text_has_begun)
+            return smelt__message_set(message, "//@%s comes before any other text",
+                                      line->kind == SMELT__USE ? "use" : "takes");
         return line->kind == SMELT__USE ? 0 : take_parameters(lines, line, message);
     case SMELT__FOR:
     case SMELT__IF:
@@ -276,8 +251,7 @@ static int read_marked(struct smelt__line *line, struct smelt__message *message)
     trim(&start, &length);
     if (length >= MARK_LENGTH && memcmp(start, "//@", MARK_LENGTH) == 0)
         return read_directive(line, start + MARK_LENGTH, length - MARK_LENGTH, message);
-    smelt__message_set(message, "a directive stands alone on its line");
-    return -1;
+    return smelt__message_set(message, "a directive stands alone on its line");
 }
 
 static int count_lines(const char *text) {
@@ -298,10 +272,8 @@ int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
     lines->count = 0;
     lines->parameters.count = 0;
     lines->items = calloc((size_t)count + 1, sizeof *lines->items);
-    if (!lines->items) {
-        smelt__message_set_out_of_memory(message);
-        return -1;
-    }
+    if (!lines->items)
+        return smelt__message_set_out_of_memory(message);
     const char *mark = next_mark(text), *dollar = strchrnul(text, '$');
     for (int i = 0; i < count; i++) {
         struct smelt__line *line = &lines->items[i];
@@ -326,11 +298,10 @@ int smelt__lines_read(const char *text, struct smelt__lines *lines, int *number,
     if (open.count) {
         const struct smelt__line *opening = &lines->items[open.lines[open.count - 1]];
         *number = opening->number;
-        smelt__message_set(message, "//@%s has no //@end",
-                           opening->kind == SMELT__FOR    ? "for"
-                           : opening->kind == SMELT__ELSE ? "else"
-                                                          : "if");
-        return -1;
+        return smelt__message_set(message, "//@%s has no //@end",
+                                  opening->kind == SMELT__FOR    ? "for"
+                                  : opening->kind == SMELT__ELSE ? "else"
+                                                                 : "if");
     }
     return 0;
 }

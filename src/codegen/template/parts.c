@@ -47,10 +47,8 @@ static int add_done(struct walk *walk, const struct part *part) {
     if (walk->done_count == walk->done_capacity) {
         int capacity = 2 * walk->done_capacity + 16;
         struct part *done = realloc(walk->done, (size_t)capacity * sizeof *done);
-        if (!done) {
-            smelt__message_set_out_of_memory(walk->message);
-            return -1;
-        }
+        if (!done)
+            return smelt__message_set_out_of_memory(walk->message);
         walk->done = done;
         walk->done_capacity = capacity;
     }
@@ -114,14 +112,12 @@ static int visit_use(const struct visit_uses *uses, const struct smelt__use *use
     struct part part = {.index = find_template(walk, use->part)};
     walk->failed_at = uses->user->index;
     walk->failed_line = use->line;
-    if (part.index < 0) {
-        smelt__message_set(walk->message, "%s uses %s, which does not exist", user, use->part);
-        return -1;
-    }
-    if (walk->begun[part.index]) {
-        smelt__message_set(walk->message, "%s uses %s, which uses it in turn", user, use->part);
-        return -1;
-    }
+    if (part.index < 0)
+        return smelt__message_set(walk->message, "%s uses %s, which does not exist", user,
+                                  use->part);
+    if (walk->begun[part.index])
+        return smelt__message_set(walk->message, "%s uses %s, which uses it in turn", user,
+                                  use->part);
     smelt__template_takes(walk->templates[part.index].text, &part.parameters);
     if (evaluate(uses, use, &part)) {
         if (walk->scope)
@@ -190,10 +186,8 @@ int smelt__parts_emit(const struct smelt__template *templates, int count, const 
     struct walk walk = {
         .templates = templates, .count = count, .scope = scope, .out = out, .message = message};
     struct part part = {.index = find_template(&walk, root)};
-    if (part.index < 0) {
-        smelt__message_set(message, "there is no template '%s'", root);
-        return -1;
-    }
+    if (part.index < 0)
+        return smelt__message_set(message, "there is no template '%s'", root);
     smelt__template_takes(templates[part.index].text, &part.parameters);
     int status = smelt__arguments_match(&none, &part.parameters, root, message);
     if (!status)

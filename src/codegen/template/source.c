@@ -93,10 +93,8 @@ int smelt__source_identify(const struct smelt__plan *plan,
     int i = 0;
     while (i < used.count && strcmp(used.items[i].name, plan->template_name) != 0)
         i++;
-    if (i == used.count) {
-        smelt__message_set(message, "there is no template '%s'", plan->template_name);
-        return -1;
-    }
+    if (i == used.count)
+        return smelt__message_set(message, "there is no template '%s'", plan->template_name);
     append_digest(plan->template_name, used.items[i].digest, out);
     append_digest("engine", smelt__engine_digest, out);
     if (out->failed)

@@ -306,10 +306,8 @@ static int folder_tuning(const char *folder, char **text, size_t *bytes,
     char *path;
     int found;
 
-    if (asprintf(&path, "%s/tuning", folder) < 0) {
-        smelt__message_set(message, "out of memory");
-        return -1;
-    }
+    if (asprintf(&path, "%s/tuning", folder) < 0)
+        return smelt__message_set(message, "out of memory");
     found = smelt__tuning_file_read(path, SMELT__TUNING_READONLY, text, bytes, message);
     free(path);
     return found < 0 ? -1 : 0;

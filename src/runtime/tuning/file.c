@@ -17,13 +17,11 @@
 enum { LOCK_MS = 5000, POLL_MS = 10 };
 
 static int fail(struct smelt__message *message, const char *path, const char *what) {
-    smelt__message_set(message, "%s %s", path, what);
-    return -1;
+    return smelt__message_set(message, "%s %s", path, what);
 }
 
 static int fail_errno(struct smelt__message *message, const char *path) {
-    smelt__message_set(message, "%s: %s", path, strerror(errno));
-    return -1;
+    return smelt__message_set(message, "%s: %s", path, strerror(errno));
 }
 
 /* ---- the folder ------------------------------------------------------------------------------ */
@@ -125,8 +123,7 @@ static int read_named(const char *path, char **text, size_t *bytes,
         return read_file(file, path, SMELT__TUNING_NAMED, text, bytes, message);
     if (errno == ENOENT)
         return 0;
-    smelt__message_set(message, "%s", why);
-    return -1;
+    return smelt__message_set(message, "%s", why);
 }
 
 int smelt__tuning_file_read(const char *path, enum smelt__tuning_trust trust, char **text,

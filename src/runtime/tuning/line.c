@@ -31,16 +31,12 @@ static const char *take_last_word(const char *begin, const char **end, size_t *l
 
 static int copy(char to[SMELT__TUNING_TEXT], const char *from, size_t length, const char *what,
                 struct smelt__message *message) {
-    if (length == 0) {
-        smelt__message_set(message,
-                           "its %s is missing; a line is: spec  device  knobs  microseconds", what);
-        return -1;
-    }
-    if (length >= SMELT__TUNING_TEXT) {
-        smelt__message_set(message, "its %s is longer than %d characters", what,
-                           SMELT__TUNING_TEXT - 1);
-        return -1;
-    }
+    if (length == 0)
+        return smelt__message_set(
+            message, "its %s is missing; a line is: spec  device  knobs  microseconds", what);
+    if (length >= SMELT__TUNING_TEXT)
+        return smelt__message_set(message, "its %s is longer than %d characters", what,
+                                  SMELT__TUNING_TEXT - 1);
     memcpy(to, from, length);
     to[length] = '\0';
     return 0;
@@ -65,13 +61,12 @@ static int read_microseconds(const char *text, double *value, struct smelt__mess
             break;
         }
     }
-    if (!digits || number < MIN_MICROSECONDS) {
-        smelt__message_set(message,
-                           "its last word, microseconds, is '%.40s'; legal: a number of at least "
-                           "0.01",
-                           text);
-        return -1;
-    }
+    if (!digits || number < MIN_MICROSECONDS)
+        return smelt__message_set(
+            message,
+            "its last word, microseconds, is '%.40s'; legal: a number of at least "
+            "0.01",
+            text);
     *value = number;
     return 0;
 }
@@ -81,29 +76,24 @@ static int check_spec(const char *text, struct smelt__spec *spec, struct smelt__
     char canonical[SMELT__SPEC_TEXT];
     if (smelt__spec_parse(text, spec, message))
         return -1;
-    if (smelt__operator_of(spec->schema)) {
-        smelt__message_set(message, "%s is an operator; kernels are tuned", spec->schema->name);
-        return -1;
-    }
+    if (smelt__operator_of(spec->schema))
+        return smelt__message_set(message, "%s is an operator; kernels are tuned",
+                                  spec->schema->name);
     smelt__spec_strip_knobs(spec, &stripped);
     smelt__spec_print(&stripped, canonical);
     if (strcmp(canonical, text) == 0)
         return 0;
-    smelt__message_set(message, "its spec is not in canonical form without knobs, %s", canonical);
-    return -1;
+    return smelt__message_set(message, "its spec is not in canonical form without knobs, %s",
+                              canonical);
 }
 
 static int check_bytes(const char *text, size_t length, struct smelt__message *message) {
-    if (length > SMELT__TUNING_MAX_LINE) {
-        smelt__message_set(message, "it is longer than %d bytes", SMELT__TUNING_MAX_LINE);
-        return -1;
-    }
+    if (length > SMELT__TUNING_MAX_LINE)
+        return smelt__message_set(message, "it is longer than %d bytes", SMELT__TUNING_MAX_LINE);
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
-        if ((byte < ' ' && !is_blank(text[i])) || byte == 0x7f) {
-            smelt__message_set(message, "it has byte 0x%02x at position %zu", byte, i + 1);
-            return -1;
-        }
+        if ((byte < ' ' && !is_blank(text[i])) || byte == 0x7f)
+            return smelt__message_set(message, "it has byte 0x%02x at position %zu", byte, i + 1);
     }
     return 0;
 }

@@ -331,10 +331,8 @@ static int add_lines(void *user, const char *text, size_t bytes, struct smelt__t
     struct merging *merging = user;
     struct change *change = &merging->change;
     change->edited = edited;
-    if (read_text("", text, bytes, NULL, &change->known)) {
-        smelt__message_set(message, "out of memory");
-        return -1;
-    }
+    if (read_text("", text, bytes, NULL, &change->known))
+        return smelt__message_set(message, "out of memory");
     smelt__text_append(edited, text, bytes);
     if (bytes && text[bytes - 1] != '\n')
         smelt__text_append(edited, "\n", 1);
