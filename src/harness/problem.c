@@ -199,15 +199,18 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
     return -1;
 }
 
-/* The multiplications of whole tiles: at least so many keys, and heads of a group. */
+/* The multiplications of whole tiles: at least so many keys, and heads of a group. A pair of a query
+ * and a key takes at least as long as a product of so many columns. */
 static double tile_work(const struct smelt__problem *problem) {
-    enum { KEYS = 64, HEADS = 16 };
+    enum { KEYS = 64, HEADS = 16, COLUMNS = 64 };
     struct smelt__problem_options tiles = problem->options;
     const int64_t granularity = key_of(problem, "granularity"), heads = key_of(problem, "heads");
     const int64_t kv_heads = key_of(problem, "kv_heads");
     const int64_t group = heads && kv_heads ? heads / kv_heads : heads;
     const int64_t least = granularity ? (KEYS + granularity - 1) / granularity : KEYS;
-    const double padding = group && group < HEADS ? (double)HEADS / (double)group : 1;
+    const int64_t dqk = key_of(problem, "dqk"), dim = dqk ? dqk : key_of(problem, "dim");
+    const double padding = (group && group < HEADS ? (double)HEADS / (double)group : 1) *
+                           (dim && dim < COLUMNS ? (double)COLUMNS / (double)dim : 1);
     tiles.width = tiles.width && tiles.width < least ? least : tiles.width;
     tiles.rows = tiles.rows && tiles.rows < KEYS ? KEYS : tiles.rows;
     return padding * problem->pass->multiplications(problem->spec, &tiles);
