@@ -58,7 +58,7 @@ def add_up(results):
     same words."""
     numbers = collections.defaultdict(list)
     for result in results:
-        for line in re.findall(r"^\d+ .*\b(?:failed|new survivors|not run)\b.*$", output(result), re.MULTILINE):
+        for line in re.findall(r"^\d+ .*\b(?:failed|survived|not run)\b.*$", output(result), re.MULTILINE):
             numbers[re.sub(NUMBER, "{}", line)].append(map(int, re.findall(NUMBER, line)))
     return [words.format(*map(sum, zip(*rows))) for words, rows in numbers.items()]
 

@@ -11,10 +11,8 @@
 # after this time and names the tests that did not run. --at-once runs several steps in parallel; two per
 # eight processors is a good number. A step's output is also in build/test-full/STEP.log.
 #
-# The mutants are a sample of each settled family (tests/emu/mutation/mutate.py), about an hour of one
-# processor; the other families are listed. --mutants passes options to mutate.py: '--seed N' for another
-# sample, '--all' for every mutant of all families, about a day of one processor, '--shard I/N' for one
-# of several machines' parts.
+# The mutants are a sample (tests/emu/mutation/mutate.py), about half an hour of one processor. --mutants passes
+# options to mutate.py: '--seed N' for another sample, '--sample N' for a larger one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/nvrtc.sh
@@ -28,7 +26,7 @@ steps=(
     "sweep|build|emulator: 200 random specs"
     "matrix|build|emulator: the whole GPU matrix"
     "groups|build|emulator: the GPU suite's other groups"
-    "mutants|build|emulator: mutants, each family"
+    "mutants|build|emulator: mutants, a sample"
     "asan|build-asan|ASan and UBSan, the quick tests"
     "tsan|build-tsan|ThreadSanitizer, the runtime's threads"
     "clang|build-clang|clang, no warnings, the quick tests"

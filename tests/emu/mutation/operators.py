@@ -1,389 +1,431 @@
-"""Mutation operators: finds every place in a parsed text where each of them applies.
+"""Mutation operators: the small mistakes that can be made in the text of a template.
 
-A mutant is one change. Its name (file, function, text of the line, operator, change, and the number among equal ones)
-has no line number, so it survives edits elsewhere and is the same in every kernel emitted from the template.
+They work on tokens and matching brackets, without a grammar: the C compiler rejects what is no C, and mutate.py asks it
+whether a surviving mutant's code differs at all. What is left here are changes that matter to the compiler but not to a
+kernel, such as which thread of a warp does a work that one must do: the operators leave them out (the functions below
+"what cannot matter").
 """
 
-import functools
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import harmless
-import values
-from syntax import parse
+TOKEN = re.compile(
+    r"""(?P<blank>\s+|//[^\n]*|/\*.*?\*/|^[ ]*\#(?:\\\n|[^\n])*)
+      | (?P<number>(?:0[xX][0-9a-fA-F]+|\d+\.?\d*(?:[eE][-+]?\d+)?)\w*)
+      | (?P<name>(?:[A-Za-z_]|\$\{[^}\n]*\}|\$\w)(?:\w|\$\{[^}\n]*\}|\$\w)*)
+      | (?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+      | (?P<punct><<=|>>=|->|\+\+|--|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^]=|.)""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE)
+TYPES = frozenset("void char int long float double signed unsigned bool const volatile struct u8 u16 u32 u64 i64 size_t "
+                  "int4 uint2 uint4 float2 float4".split())
+ASSIGNMENTS = frozenset("= += -= *= /= %= &= |= ^= <<= >>=".split())
+EXCHANGED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&", "/": "%", "%": "/",
+             "+=": "-=", "-=": "+=", "minimum": "maximum", "maximum": "minimum", "fmaxf": "fminf", "fminf": "fmaxf",
+             "true": "false", "false": "true", "i64": "int", "u64": "u32", "size_t": "u32"}
+BARRIER = re.compile(r"__sync(threads|warp)(_or|_and|_count)?|(named_)?barrier_(sync|arrive|or)")
+# Without these, or with more of them, only time is lost.
+HINTS = re.compile(r"registers_increase|tensor_prefetch|prefetch_\w+|grid_launch_dependents")
+GRID_WAITS = re.compile(r"grid_wait|end_grid")
+THREAD = re.compile(r"threadIdx\.x|\b(lane|thread)(_number\(\))?\b")
 
-# Not mutated: the emulator has its own version of these.
-REPLACED = "/ptx/"
 
-WAIT, ARRIVE, COMMIT, FENCE = (re.compile(word) for word in ("wait", "arrive", "commit", "fence"))
-BARRIERS = re.compile(r"^(__sync(threads|warp)(_or|_and|_count)?|(named_)?barrier_(sync|arrive|or))$")
-STAGE = re.compile(r"^(stage|.*_stage)$")
-WIDE = {"i64": "int", "u64": "u32", "long long": "int", "unsigned long long": "u32",
-        "size_t": "u32"}
-COMPARISONS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "=="}
-EXCHANGED = {"minimum": "maximum", "maximum": "minimum", "fmaxf": "fminf", "fminf": "fmaxf"}
-SIGNS = {"+": "-", "-": "+", "+=": "-=", "-=": "+="}
-QUOTIENTS = {"/": "%", "%": "/"}
-
-
-@dataclass
+@dataclass(frozen=True)
 class Mutant:
-    operator: str
-    file: str
-    function: str
-    line_text: str
-    change: str
-    anchor: int  # offset in the text
+    file: str  # below the folder of templates
     line: int
-    column: int
-    edits: list = field(default_factory=list)  # (start, end, new text), ascending
-    harmless: str = ""  # why it has no effect (harmless.py)
-    number: int = 1  # among mutants equal in all the above
+    words: str  # the line's
+    change: str
+    edits: tuple  # (start, end, new text), ascending
+    number: int  # among equal changes of equal lines
 
     @property
     def name(self):
-        suffix = f" #{self.number}" if self.number > 1 else ""
-        return (self.file, self.function, self.line_text, f"{self.operator}: {self.change}{suffix}")
+        """The same after edits elsewhere."""
+        return f"{self.file}: {self.words}: {self.change} {self.number}"
 
     def apply(self, text):
+        """The text has as many lines as before."""
         for start, end, new in reversed(self.edits):
             lines = text.count("\n", start, end) - new.count("\n")
             text = text[:start] + new + "\n" * max(lines, 0) + text[end:]
         return text
 
 
-class Finder:
-    def __init__(self, text, file="", files=("",)):
-        self.syntax = parse(text, file, files)
-        self.files = files
+@dataclass
+class Token:
+    kind: str
+    text: str
+    start: int
+    end: int
+    match: int = -1  # a bracket's other one
+    outer: int = -1  # the innermost bracket that is open here
+
+
+class Text:
+    """The tokens of a template, and what they delimit. Ranges are of tokens, the end excluded."""
+
+    def __init__(self, text):
         self.text = text
-        self.tokens = self.syntax.tokens
-        self.mutants = []
-        self.edited = set()  # changes made so far: if two operators make the same, the first counts
-        self.function = ""
-        self.path = []  # the enclosing statements and expressions, the innermost last
-        self.dead = 0  # how many of these are dead code with this text's constants
-        self.constants = values.enumerators(self.syntax)
-        self.values = {}  # a cache of value()
-        names = {t.text for t in self.tokens} | set(re.findall(r"^\s*([A-Z]\w*) =", text, re.M))
-        self.stages = "STAGES" if "STAGES" in names else ""
+        self.tokens = [Token(m.lastgroup, m.group(), *m.span()) for m in TOKEN.finditer(text) if m.lastgroup != "blank"]
+        opened = []
+        for at, token in enumerate(self.tokens):
+            if token.text in (")", "]", "}") and opened:
+                token.match = opened.pop()
+                self.tokens[token.match].match = at
+            token.outer = opened[-1] if opened else -1
+            if token.text in ("(", "[", "{"):
+                opened.append(at)
 
-    # ---- helpers
+    def word(self, at):
+        return self.tokens[at].text if 0 <= at < len(self.tokens) else ""
 
-    def value(self, node):
-        """An expression's compile-time value: an integer, or None."""
-        if id(node) not in self.values:
-            self.values[id(node)] = values.value_of(node, self.constants)
-        return self.values[id(node)]
+    def kind(self, at):
+        return self.tokens[at].kind if 0 <= at < len(self.tokens) else ""
 
-    def wanted(self, at):
-        file = self.tokens[at].file
-        return file.endswith((".cu", ".cuh")) and REPLACED not in file and \
-            file.startswith(self.files)
+    def source(self, begin, end):
+        return self.text[self.tokens[begin].start:self.tokens[end - 1].end]
 
-    def source(self, part):
-        """The text of an expression or a statement."""
-        return self.text[self.tokens[part.start].start:self.tokens[part.end - 1].end]
+    def span(self, begin, end):
+        return self.tokens[begin].start, self.tokens[end - 1].end
 
-    def span(self, node):
-        return self.tokens[node.start].start, self.tokens[node.end - 1].end
+    def is_cast(self, at):
+        """Whether the parenthesis at `at` encloses a type alone."""
+        return self.word(at) == "(" and all(self.word(i) in TYPES or self.word(i) == "*"
+                                            for i in range(at + 1, self.tokens[at].match))
 
-    def line_of(self, offset):
-        begin = self.text.rfind("\n", 0, offset) + 1
-        end = self.text.find("\n", offset)
-        return " ".join(self.text[begin:end if end >= 0 else len(self.text)].split())
+    def is_binary(self, at):
+        """Whether an operator that may be unary has a left operand."""
+        before = at - 1
+        if self.word(before) == ")":
+            return not self.is_cast(self.tokens[before].match)
+        return self.word(before) == "]" or self.kind(before) == "number" or \
+            (self.kind(before) == "name" and self.word(before) not in TYPES and self.word(before) != "return")
 
-    def add(self, operator, at, edits, change):
-        """Adds a mutant at token number `at`."""
-        if not self.wanted(at):
+    def primary_end(self, at):
+        """The end of the unary expression that begins at `at`."""
+        while self.word(at) in ("-", "+", "!", "~", "*", "&", "++", "--") or self.is_cast(at):
+            at = self.tokens[at].match + 1 if self.word(at) == "(" else at + 1
+        at = self.tokens[at].match + 1 if self.word(at) == "(" else at + 1
+        while self.word(at) in ("(", "[", ".", "->"):
+            at = self.tokens[at].match + 1 if self.word(at) in ("(", "[") else at + 2
+        return at
+
+    def primary_begin(self, at):
+        """The begin of the postfix expression whose last token is `at`."""
+        while True:
+            if self.word(at) in (")", "]"):
+                at = self.tokens[at].match
+                if self.kind(at - 1) != "name" and self.word(at - 1) not in (")", "]") or self.word(at - 1) == "return":
+                    return at
+                at -= 1
+            elif self.word(at - 1) in (".", "->"):
+                at -= 2
+            else:
+                return at
+
+    def run(self, at, step, stops):
+        """From `at` in a direction, to the first token of this level that ends an operand with these operators: its
+        index, excluded."""
+        while 0 <= at < len(self.tokens):
+            word, match = self.word(at), self.tokens[at].match
+            opens, closes = ("([{", ")]}") if step > 0 else (")]}", "([{")
+            if word in ASSIGNMENTS or word in (";", ",", "return") or word in stops or word in tuple(closes):
+                break
+            at = match + step if word in tuple(opens) else at + step
+        return at
+
+    def arguments(self, at):
+        """The ranges of the arguments of the call of the function at `at`."""
+        opening, ranges = at + 1, []
+        begin = i = opening + 1
+        while i <= self.tokens[opening].match:
+            if self.word(i) == "," or (i == self.tokens[opening].match and i > begin):
+                ranges.append((begin, i))
+                begin = i + 1
+            i = self.tokens[i].match + 1 if self.word(i) in ("(", "[", "{") else i + 1
+        return ranges
+
+    def statement(self, at):
+        """The end of the simple statement that begins at `at`, with its semicolon; 0 if none does."""
+        before = self.word(at - 1)
+        if before == ")":
+            opening = self.tokens[at - 1].match
+            if self.word(opening - 1) not in ("if", "for", "while"):
+                return 0
+        elif before not in (";", "{", "}", "else", "do"):
+            return 0
+        if self.outer_word(at) == "(" or self.outer_word(at) == "" or self.kind(at) != "name" and self.word(at) not in (
+                "*", "(", "++", "--"):
+            return 0
+        if self.word(at) in ("if", "for", "while", "do", "else", "enum", "static", "extern", "typedef"):
+            return 0
+        end = self.run(at, 1, ("{",))
+        while self.word(end) in ASSIGNMENTS or self.word(end) in (",", "return"):
+            end = self.run(end + 1, 1, ("{",))
+        return end + 1 if self.word(end) == ";" else 0
+
+    def outer_word(self, at):
+        return self.word(self.tokens[at].outer) if self.tokens[at].outer >= 0 else ""
+
+    def is_declaration(self, at):
+        return self.word(at) in TYPES or (self.kind(at) == "name" and self.kind(at + 1) == "name" and
+                                          self.word(at) != "return")
+
+    def branch(self, at):
+        """The `if` whose condition encloses `at`: its index, or -1."""
+        while at >= 0:
+            at = self.tokens[at].outer
+            if at > 0 and self.word(at) == "(" and self.word(at - 1) in ("if", "for", "while"):
+                return at - 1
+        return -1
+
+    def body(self, branch):
+        """The text of what an `if` or a loop runs."""
+        begin = self.tokens[branch + 1].match + 1
+        if self.word(begin) == "{":
+            return self.source(begin, self.tokens[begin].match + 1)
+        return self.source(begin, self.run(begin, 1, ()) + 1)
+
+    def call(self, at):
+        """The innermost call around `at`: (the index of its name or -1, which argument)."""
+        opening = self.tokens[at].outer
+        if opening < 1 or self.word(opening) != "(" or self.kind(opening - 1) != "name":
+            return -1, 0
+        return opening - 1, [begin <= at < end for begin, end in self.arguments(opening - 1)].index(True)
+
+
+class Finder(Text):
+    def __init__(self, file, text):
+        super().__init__(text)
+        self.file = file
+        self.found = {}  # edits: (token, change)
+
+    # ---- making a mutant
+
+    def add(self, at, change, *edits):
+        if not self.cannot_matter(at, change, edits):
+            self.found.setdefault(edits, (at, " ".join(change.split())))
+
+    def replace(self, begin, end, new):
+        self.add(begin, f"{self.source(begin, end)} -> {new}", (*self.span(begin, end), new))
+
+    def wrap(self, begin, end, form):
+        self.replace(begin, end, form.format(self.source(begin, end)))
+
+    def decide(self, begin, end, values="10"):
+        """A condition that is always true, or false."""
+        if begin < end and not (end == begin + 1 and self.kind(begin) == "number"):
+            for value in values:
+                self.replace(begin, end, value)
+
+    def swap(self, first, second):
+        one, two = self.source(*first), self.source(*second)
+        self.add(first[0], f"{one} <-> {two}", (*self.span(*first), two), (*self.span(*second), one))
+
+    # ---- the operators
+
+    def on_number(self, at):
+        word = self.word(at)
+        whole = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", word)
+        if whole:
+            value = int(whole[1], 0) + 1
+            self.replace(at, at + 1, (hex(value) if word[:2] in ("0x", "0X") else str(value)) + whole[2])
+        elif re.fullmatch(r"[\d.eE+-]+[fF]?", word):
+            self.replace(at, at + 1, f"({word} + 1)")
+
+    def on_punct(self, at):
+        word = self.word(at)
+        if word in EXCHANGED:
+            self.replace(at, at + 1, EXCHANGED[word])
+        if word in ("&&", "||"):
+            stops = ("?", ":", "||") + (("&&",) if word == "&&" else ())
+            value = "1" if word == "&&" else "0"
+            self.decide(self.run(at - 1, -1, stops) + 1, at, value)
+            self.decide(at + 1, self.run(at + 1, 1, stops + ("&&",)), value)
+        elif word in ("+", "-") and self.is_binary(at):
+            self.replace(at, at + 1, "-" if word == "+" else "+")
+        elif word in ("&", "^", "^=") and self.is_binary(at):
+            self.wrap(at + 1, self.primary_end(at + 1), "({} - 1)" if word == "&" else "({} ^ 1)")
+        elif word == "%" and self.word(self.primary_end(at + 1) - 1).endswith("STAGES"):
+            self.wrap(self.primary_begin(at - 1), at, "({} + 1)")
+        elif word == "?":
+            self.decide(self.run(at - 1, -1, ("?", ":")) + 1, at)
+
+    def on_name(self, at):
+        word = self.word(at)
+        if word in EXCHANGED and self.word(at + 1) != "*":
+            self.replace(at, at + 1, EXCHANGED[word])
+        elif word in ("if", "while"):
+            self.decide(at + 2, self.tokens[at + 1].match, "10" if word == "if" else "0")
+        elif word == "for" and self.word(at + 1) == "(":
+            first = self.run(at + 2, 1, ())
+            while self.word(first) != ";":
+                first = self.run(first + 1, 1, ())
+            self.decide(first + 1, self.run(first + 1, 1, ()), "0")
+        elif word == "bool" and self.word(at + 2) == "=":
+            self.decide(at + 3, self.run(at + 3, 1, ()))
+        elif word == "stage" or word.endswith("_stage"):
+            self.stage(at)
+        elif word.endswith("_stride") and self.word(at - 1) == "->":
+            self.wrap(at - 2, at + 1, "(int)({})")
+        elif self.word(at + 1) == "(" and self.outer_word(at):
+            self.on_call(at, word, self.arguments(at))
+        if self.statement(at):
+            self.on_statement(at, self.statement(at))
+
+    def stage(self, at):
+        begin = self.primary_begin(at)
+        declared = self.word(begin - 1) in TYPES or self.word(begin - 1) in ("*", "&", "++", "--")
+        written = self.word(at + 1) in ASSIGNMENTS or self.word(at + 1) in ("++", "--")
+        if not declared and not written and self.outer_word(at):
+            self.wrap(begin, at + 1, "(({} + 1) % STAGES)" if "STAGES" in self.text else "({} + 1)")
+
+    def on_call(self, at, name, arguments):
+        if not arguments:
             return
-        key = tuple(edits)
-        if key in self.edited:
+        first, last = arguments[0], arguments[-1]
+        if re.fullmatch(r"__\w+_sync|__syncwarp", name):
+            self.wrap(*first, "({} - 1)")
+        if re.fullmatch(r"__syncthreads_\w+", name):
+            self.wrap(at, last[1] + 1, "({})")
+            self.found.pop(next(reversed(self.found)))
+            self.replace(at, last[1] + 1, f"({self.source(*first)})")
+        elif BARRIER.fullmatch(name) and len(arguments) >= 2:
+            for form in ("({} + 32)", "({} - 32)"):
+                self.wrap(*arguments[1], form)
+            self.wrap(*first, "({} + 1)")
+        if name == "mbarrier_init" or "expect" in name:
+            for form in ("({} + 1)", "({} - 1)") if name == "mbarrier_init" else ("({} + 16)", "({} - 16)"):
+                self.wrap(*last, form)
+        if re.search("wait|test", name) and len(arguments) >= 2:
+            self.wrap(*last, "(({}) ^ 1)")
+        if name.startswith("pack_") and len(arguments) == 2:
+            self.swap(first, last)
+
+    def on_statement(self, at, end):
+        if self.is_declaration(at) or (self.word(at) == "return" and end > at + 2):
             return
-        self.edited.add(key)
-        token = self.tokens[at]
-        self.mutants.append(Mutant(operator, token.file, self.function, self.line_of(token.start),
-                                   " ".join(change.split()), token.start, token.line, token.column,
-                                   list(edits), harmless.reason(self, operator, edits)))
-
-    def replace(self, operator, node, new, at=None):
-        start, end = self.span(node)
-        old = self.text[start:end]
-        self.add(operator, node.start if at is None else at, [(start, end, new)],
-                 f"{old} -> {new}")
-
-    def replace_token(self, operator, at, new):
-        token = self.tokens[at]
-        self.add(operator, at, [(token.start, token.end, new)], f"{token.text} -> {new}")
-
-    def remove(self, operator, statement):
-        start, end = self.span(statement)
-        self.add(operator, statement.start, [(start, end, ";")], f"{self.text[start:end]} removed")
-
-    def leftmost(self, node):
-        while node.kind in ("binary", "paren", "cast") and node.children:
-            node = node.children[0]
-        return node
-
-    # ---- statements
-
-    def call_statement(self, statement):
-        """The call an expression statement consists of, or None."""
-        if statement.kind == "expression" and statement.expressions[0].kind == "call":
-            return statement.expressions[0]
-        return None
-
-    def exchange_statements(self, operator, first, second, moved):
-        (a, b), (c, d) = self.span(first), self.span(second)
-        one, two = self.text[a:b], self.text[c:d]
-        where = "after" if moved is first else "before"
-        other = second if moved is first else first
-        self.add(operator, moved.start, [(a, b, two), (c, d, one)],
-                 f"moved {where} `{self.source(other).splitlines()[0]}`")
-
-    def synchronization(self, statement, siblings, place):
-        call = self.call_statement(statement)
-        if not call:
-            return
-        name = call.text
-        if BARRIERS.match(name):
-            self.remove("barrier-removed", statement)
-        if FENCE.search(name):
-            self.remove("fence-removed", statement)
-        if COMMIT.search(name):
-            self.remove("commit-removed", statement)
-            if place + 1 < len(siblings):
-                self.exchange_statements("commit-moved", statement, siblings[place + 1], statement)
-            if place > 0 and siblings[place - 1].kind != "declaration":
-                self.exchange_statements("commit-moved", siblings[place - 1], statement, statement)
-        if ARRIVE.search(name):
-            self.remove("arrive-removed", statement)
-            start, end = self.span(statement)
-            old = self.text[start:end]
-            self.add("arrive-doubled", statement.start, [(start, end, f"{{ {old} {old} }}")],
-                     f"{old} twice")
-        if WAIT.search(name):
-            self.remove("wait-removed", statement)
-
-    def enter(self, part, dead=False):
-        self.path.append(part)
-        self.dead += dead
-
-    def leave(self, dead=False):
-        self.dead -= dead
-        self.path.pop()
-
-    def statements(self, statement, siblings=(), place=0, dead=False):
-        self.enter(statement, dead)
-        self.statement(statement, siblings, place)
-        self.leave(dead)
-
-    def statement(self, statement, siblings, place):
-        self.synchronization(statement, siblings, place)
-        if statement.kind in ("expression", "jump") or (statement.kind == "return" and
-                                                        not statement.expressions):
-            self.remove("statement-deleted", statement)
-        if statement.condition and statement.kind in ("if", "while"):
-            self.condition(statement.condition)
-        elif statement.condition:
-            self.replace("bound-dropped", statement.condition, "0")
-        if statement.kind == "declaration" and [self.tokens[i].text for i in statement.types][-1:] \
-                == ["bool"]:
-            for expression in statement.expressions:
-                self.condition(expression)
-        for at in statement.types:
-            self.narrow_type(at)
-        for expression in statement.constants:
-            self.expression(expression, constant=True)
-        for expression in statement.expressions:
-            self.expression(expression)
-        dead = harmless.dead_children(statement, self.value)
-        for index, child in enumerate(statement.children):
-            self.statements(child, statement.children if statement.kind == "block" else (), index,
-                            index in dead)
-
-    def condition(self, node):
-        if node.kind in ("number", "list"):
-            return
-        self.enter(node)
-        self.replace("bound-dropped", node, "1")
-        self.replace("bound-dropped", node, "0")
-        self.leave()
-
-    # ---- expressions
-
-    def expression(self, node, constant=False, dead=False):
-        self.enter(node, dead)
-        handler = getattr(self, "on_" + node.kind, None)
-        if handler:
-            handler(node, constant)
-        never = harmless.dead_children(node, self.value)
-        for index in range(self.is_changed(node), len(node.children)):
-            self.expression(node.children[index], constant, index in never)
-        self.leave(dead)
-
-    @staticmethod
-    def is_changed(node):
-        """1 if the first operand is a plain variable that is written."""
-        place = node.kind in ("assign", "postfix") or node.text in ("++", "--") or (
-            node.kind == "unary" and node.text == "&")
-        return int(place and node.children[0].kind in ("name", "member"))
-
-    def on_number(self, node, constant):
-        match = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", node.text)
-        if match:
-            digits, suffix = match.groups()
-            value = int(digits, 0) + 1
-            new = hex(value) if digits[:2].lower() == "0x" else str(value)
-            self.replace_token("constant", node.start, new + suffix)
-        elif re.fullmatch(r"[\d.eE+-]+[fF]?", node.text):
-            self.replace_token("constant", node.start,
-                               f"{float(node.text.rstrip('fF')) + 1.0:.9g}".replace("e+", "e") +
-                               (".0f" if float(node.text.rstrip("fF")).is_integer() else "f"))
-
-    def on_name(self, node, constant):
-        if node.text in ("true", "false"):
-            self.replace_token("constant", node.start, "false" if node.text == "true" else "true")
-        else:
-            self.on_member(node, constant)
-
-    def on_member(self, node, constant):
-        if STAGE.match(node.text) and not constant:
-            stage = self.source(node)
-            past = f"(({stage} + 1) % {self.stages})" if self.stages else f"({stage} + 1)"
-            self.replace("stage-off", node, past)
-
-    def on_binary(self, node, constant):
-        left, right = node.children
-        operator = node.text
-        if operator in COMPARISONS:
-            self.replace_token("comparison", node.operator, COMPARISONS[operator])
-        elif operator in ("&&", "||"):
-            self.replace_token("and-or", node.operator, "||" if operator == "&&" else "&&")
-            for side in (left, right):
-                self.replace("bound-dropped", side, "1" if operator == "&&" else "0")
-        elif operator in SIGNS:
-            self.replace_token("plus-minus", node.operator, SIGNS[operator])
-        elif operator == "&":
-            self.replace("mask-off", right, f"({self.source(right)} - 1)")
-        elif operator == "^":
-            self.replace("swizzle-bit", right, f"({self.source(right)} ^ 1)")
-        elif operator in QUOTIENTS and not constant:
-            self.quotient(node, left, right)
-        elif operator == "*":
-            self.narrow_product(node)
-
-    def quotient(self, node, left, right):
-        lanes = self.leftmost(left).text == "lane"
-        self.replace_token("lanes-swapped" if lanes else "divide-modulo", node.operator,
-                           QUOTIENTS[node.text])
-        if node.text == "%" and self.source(right).endswith("STAGES"):
-            self.replace("stage-off", left, f"({self.source(left)} + 1)")
-
-    def on_assign(self, node, constant):
-        if node.text in SIGNS:
-            self.replace_token("plus-minus", node.operator, SIGNS[node.text])
-        if node.text == "^=":
-            right = node.children[1]
-            self.replace("parity-flipped", right, f"({self.source(right)} ^ 1)")
-
-    def on_ternary(self, node, constant):
-        self.replace("bound-dropped", node.children[0], "1")
-        self.replace("bound-dropped", node.children[0], "0")
-
-    def on_cast(self, node, constant):
-        if node.text in WIDE:
-            start, end = self.tokens[node.start].start, self.tokens[node.children[0].start - 1].end
-            self.add("offset-narrowed", node.start, [(start, end, f"({WIDE[node.text]})")],
-                     f"({node.text}) -> ({WIDE[node.text]})")
-
-    def on_call(self, node, constant):
-        name, arguments = node.text, node.children[1:]
-        if name in EXCHANGED:
-            self.replace_token("minimum-maximum", node.start, EXCHANGED[name])
-        if name.endswith("_sync") and name.startswith("__") and arguments:
-            mask = self.source(arguments[0])
-            self.replace("mask-off", arguments[0], f"({mask} - 1)")
-        if name == "__syncwarp" and arguments:
-            self.replace("mask-off", arguments[0], f"({self.source(arguments[0])} - 1)")
-        if BARRIERS.match(name):
-            self.barrier_call(node, name, arguments)
-        if name == "mbarrier_init" and len(arguments) == 2:
-            for change in ("+", "-"):
-                self.replace("count-changed", arguments[1],
-                             f"({self.source(arguments[1])} {change} 1)")
-        if "expect" in name and arguments:
-            for change in ("+", "-"):
-                self.replace("expect-changed", arguments[-1],
-                             f"({self.source(arguments[-1])} {change} 16)")
-        if re.search(r"wait|test", name) and len(arguments) >= 2:
-            self.replace("parity-flipped", arguments[-1],
-                         f"(({self.source(arguments[-1])}) ^ 1)")
+        self.add(at, f"{self.source(at, end)} removed", (*self.span(at, end), ";"))
+        name = self.word(at)
+        if "commit" in name:
+            if self.statement(end):
+                self.swap((at, end), (end, self.statement(end)))
+            before = next((i for i in range(at - 1, 0, -1) if self.statement(i) == at), 0)
+            if before and not self.is_declaration(before):
+                self.swap((before, at), (at, end))
+        if "arrive" in name:
+            self.replace(at, end, f"{{ {self.source(at, end)} {self.source(at, end)} }}")
         raised = re.fullmatch(r"(.*wait.*_)(\d+)", name)
         if raised:
-            self.replace_token("wait-raised", node.start,
-                               f"{raised.group(1)}{int(raised.group(2)) + 1}")
-        if name.startswith("pack_") and len(arguments) == 2:
-            self.swap_arguments(arguments)
+            self.replace(at, at + 1, f"{raised[1]}{int(raised[2]) + 1}")
 
-    def barrier_call(self, node, name, arguments):
-        if name.startswith("__syncthreads_") and len(arguments) == 1:
-            self.replace("barrier-removed", node, f"({self.source(arguments[0])})")
-        elif "barrier_" in name and len(arguments) >= 2:
-            for change in ("+", "-"):
-                self.replace("count-changed", arguments[1],
-                             f"({self.source(arguments[1])} {change} 32)")
-            self.replace("count-changed", arguments[0], f"({self.source(arguments[0])} + 1)")
-            if len(arguments) == 3:
-                self.replace("barrier-removed", node, f"({self.source(arguments[2])})")
+    # ---- what cannot matter
 
-    def swap_arguments(self, arguments):
-        (a, b), (c, d) = self.span(arguments[0]), self.span(arguments[1])
-        one, two = self.text[a:b], self.text[c:d]
-        self.add("lanes-swapped", arguments[0].start, [(a, b, two), (c, d, one)],
-                 f"{one}, {two} -> {two}, {one}")
+    def cannot_matter(self, at, change, edits):
+        return any(check(at, edits[0][2]) for check in (
+            self.is_hint, self.waits_more, self.any_thread, self.any_lane, self.past_the_warp, self.any_flag,
+            self.in_descriptor, self.stage_is_renamed, self.equal_arms, self.array_grows, self.branches_alike))
 
-    def narrow_product(self, node):
-        """Products of 64-bit strides, cut to 32 bits."""
-        wide = any((n.kind == "member" and n.text.endswith("_stride")) or
-                   (n.kind == "cast" and n.text in WIDE) for n in node.walk())
-        if wide:
-            self.replace("offset-narrowed", node, f"(int)({self.source(node)})")
+    def only_calls(self, text, names):
+        """Whether a statement or a block only calls such functions."""
+        return re.fullmatch(r"\{?(\s*(%s)\s*\([^;]*\);)+\s*\}?" % names.pattern, text) is not None
 
-    def narrow_type(self, at):
-        if self.tokens[at].text in WIDE:
-            self.replace_token("offset-narrowed", at, WIDE[self.tokens[at].text])
+    def is_hint(self, at, new):
+        """Prefetches, more registers, launch_dependents, and their conditions."""
+        if self.statement(at) and new == ";" and HINTS.fullmatch(self.word(at)):
+            return True
+        branch = self.branch(at)
+        return branch >= 0 and self.word(branch) == "if" and self.only_calls(self.body(branch), HINTS)
 
-    # ---- everything
+    def waits_more(self, at, new):
+        """A wait for the kernel before that is not needed."""
+        branch = self.branch(at)
+        return new in ("1", "||") and branch >= 0 and self.only_calls(self.body(branch), GRID_WAITS)
+
+    def any_thread(self, at, new):
+        """`if (threadIdx.x % 32 == 0)`: whichever thread it is. (Only the thread that issued bulk copies waits for them.)"""
+        branch = self.branch(at)
+        if self.kind(at) != "number" or branch < 0 or self.word(branch) != "if" or "bulk_" in self.body(branch):
+            return False
+        return (self.word(at) == "0" and self.word(at - 1) == "==" and THREAD.search(
+            self.source(self.run(at - 2, -1, ("&&",)) + 1, at)) is not None) or \
+            (self.word(at) == "32" and self.word(at - 1) == "%" and self.source(at + 1, at + 3) == "== 0")
+
+    def any_lane(self, at, new):
+        """`__shfl_sync(ALL_LANES, threadIdx.x / 32, 0)` tells the compiler that a warp has one value."""
+        call, argument = self.call(at)
+        return argument == 2 and self.word(call) == "__shfl_sync" and "threadIdx.x / 32" in self.source(
+            *self.arguments(call)[1])
+
+    def past_the_warp(self, at, new):
+        """`for (step = 1; step < 32; step *= 2)`: from 32 on no lane is reached."""
+        branch = self.branch(at)
+        return branch >= 0 and self.word(branch) == "for" and new in ("<=", "33") and re.search(
+            r"< 32; \w+ \*= 2$", self.source(branch + 2, self.tokens[branch + 1].match)) is not None
+
+    def any_flag(self, at, new):
+        """A product adds to its accumulator for any flag but 0."""
+        call, argument = self.call(at)
+        return self.word(at) == "1" and self.word(call).startswith("wgmma_") and self.word(at + 1) == ")"
+
+    def in_descriptor(self, at, new):
+        """A matrix descriptor counts in units of 16 bytes."""
+        call, argument = self.call(at)
+        name = self.word(call)
+        if name != "shared_descriptor" and "descriptor_advance" not in self.text[:self.tokens[at].start].split("\n")[-1]:
+            return False
+        return self.kind(at) == "number" and int(re.match(r"\w*?\d*", self.word(at))[0] or 1, 0) % 16 == 0 and \
+            (name != "shared_descriptor" or argument in (1, 2))
+
+    def stage_is_renamed(self, at, new):
+        """Where every stage is initialised, and in the function that gives a stage's address, stages may be permuted."""
+        if not new.endswith("% STAGES)"):
+            return False
+        call, _ = self.call(at)
+        block = at
+        while self.word(block) != "{":
+            block = self.tokens[block].outer
+        return self.word(call) == "mbarrier_init" or (self.word(block + 1) == "return" and self.word(
+            self.tokens[block].match - 1) == ";" and self.run(block + 2, 1, ()) == self.tokens[block].match - 1)
+
+    def equal_arms(self, at, new):
+        """`a < b ? a : b`: of equal operands either is the result."""
+        if self.word(at) not in ("<", "<=", ">", ">="):
+            return False
+        left, right = self.run(at - 1, -1, ("?", ":", "&&", "||")) + 1, self.run(at + 1, 1, ("?", ":", "&&", "||"))
+        if self.word(right) != "?":
+            return False
+        colon = self.run(right + 1, 1, (":",))
+        arms = [self.source(right + 1, colon), self.source(colon + 1, self.run(colon + 1, 1, ()))]
+        return sorted(arms) == sorted([self.source(left, at), self.source(at + 1, right)])
+
+    def array_grows(self, at, new):
+        """A local array that is larger than its use."""
+        return self.word(at - 1) == "[" and self.kind(at) == "number" and self.kind(at - 2) == "name" and \
+            self.kind(at - 3) == "name" and self.word(at - 3) != "return"
+
+    def branches_alike(self, at, new):
+        """`false` -> 0."""
+        return self.word(at) in ("true", "false") and new in ("0", "1")
+
+    # ---- all
 
     def find(self):
-        self.function = "constants"
-        for expression in self.syntax.enumerators:
-            if self.wanted(expression.start):
-                self.expression(expression, constant=True)
-        for function in self.syntax.functions:
-            if not self.wanted(function.body.start):
-                continue
-            self.function = function.name
-            for at in range(*function.parameters):
-                if self.tokens[at + 1].text not in ("*", "const"):
-                    self.narrow_type(at)
-            self.statements(function.body)
-        self.mutants.sort(key=lambda m: m.anchor)
-        seen = {}
-        for mutant in self.mutants:
-            plain = mutant.name
-            seen[plain] = mutant.number = seen.get(plain, 0) + 1
-        return self.mutants
+        for at, token in enumerate(self.tokens):
+            handler = getattr(self, "on_" + token.kind, None)
+            if handler:
+                handler(at)
+        mutants, counts = [], {}
+        for edits, (at, change) in sorted(self.found.items()):
+            start = self.tokens[at].start
+            begin, end = self.text.rfind("\n", 0, start) + 1, self.text.find("\n", start)
+            words = " ".join(self.text[begin:end].split())
+            counts[words, change] = counts.get((words, change), 0) + 1
+            mutants.append(Mutant(self.file, self.text.count("\n", 0, start) + 1, words, change, edits,
+                                  counts[words, change]))
+        return mutants
 
 
-@functools.lru_cache(maxsize=None)
-def find_all(text, file="", files=("",)):
-    """All changes that the operators make in files with these name prefixes, in the order of the text; the harmless
-    ones have their reason."""
-    return Finder(text, file, files).find()
-
-
-def find_mutants(text, file="", files=("",)):
-    """The changes of find_all that are not harmless."""
-    return [mutant for mutant in find_all(text, file, files) if not mutant.harmless]
+def find_mutants(file, text):
+    """The mutants of a template, in the order of its text."""
+    return Finder(file, text).find()
