@@ -13,17 +13,14 @@ enum { SMELT__LIMITS };
 enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
 extern const struct smelt__option smelt__attention_limits;
 
-/* Functions of a row of the harness. */
-void smelt__attention_defaults(const void *spec, struct smelt__problem_options *options);
-void smelt__attention_small(const void *spec, struct smelt__problem_options *options);
-void smelt__attention_draw(const void *spec, struct smelt__random *random,
-                           struct smelt__problem_options *options);
-int smelt__attention_variation(int number, struct smelt__problem_options *options);
-int smelt__attention_trial(const void *spec, int number, struct smelt__problem_options *options);
+/* The options of an operator: several key blocks, the last one partial. With lists of blocks the table ends
+ * within an entry. */
+enum { SMELT__ATTENTION_KINDS = 6 };
+extern const struct smelt__problem_options smelt__attention_kinds[SMELT__ATTENTION_KINDS];
 #define SMELT__ATTENTION_OPTIONS                                                                   \
-    .defaults = smelt__attention_defaults, .small = smelt__attention_small,                        \
-    .draw = smelt__attention_draw, .variation = smelt__attention_variation,                        \
-    .trial = smelt__attention_trial
+    .has_lists = 1, .small = {.tokens = 3, .patterns = 10, .width = 200},                          \
+    .most = {.rows = 700, .width = 330}, .trial = {.tokens = 6, .width = 700},                     \
+    SMELT__KINDS(smelt__attention_kinds)
 
 /* Functions of a pass. */
 void smelt__attention_shape(struct smelt__problem *problem);

@@ -45,89 +45,22 @@ const struct smelt__option smelt__attention_limits = {
     "the rows that a query may read: all, those up to its own, any",
     SMELT__OPTION_INPUTS};
 
-void smelt__attention_defaults(const void *of, struct smelt__problem_options *given) {
-    enum { FEWEST = 256, MOST = 1 << 16 };
-    const struct smelt__attention_spec *const spec = of;
-    const int64_t rows = 4 * spec->topk * granularity_of(spec);
-    if (given->rows == 0)
-        given->rows = rows < FEWEST ? FEWEST : least(rows, MOST);
-    if (given->width == 0)
-        given->width = spec->topk;
-    if (given->scale == 0.0F)
-        given->scale = (float)(1.0 / sqrt(spec->dqk));
-}
-
-/* Several key blocks, the last one partial. With grouped heads the table ends within an entry. */
-void smelt__attention_small(const void *of, struct smelt__problem_options *given) {
-    enum { TOKENS = 3, PATTERNS = 10, WIDTH = 200, ENTRIES = 3, ODD = 3 };
-    const struct smelt__attention_spec *const spec = of;
-    const int64_t r = granularity_of(spec), grouped = spec->kv_heads > 0;
-    if (given->tokens == 0) /* one for each pattern of adversarial lists */
-        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
-    if (given->width == 0)
-        given->width = least(spec->topk, WIDTH / r + (grouped ? ENTRIES : 0));
-    if (given->rows == 0)
-        given->rows = grouped                ? 2 * given->width * r + ODD
-                      : given->width > WIDTH ? 4 * given->width
-                                             : 4 * WIDTH;
-}
-
-static int one_in(struct smelt__random *random, int count) {
-    return smelt__random_below(random, count) == 0;
-}
-
-void smelt__attention_draw(const void *of, struct smelt__random *random,
-                           struct smelt__problem_options *given) {
-    enum { WIDEST = 330, MOST_ROWS = 700 };
-    const struct smelt__attention_spec *const spec = of;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width =
-        1 + smelt__random_below(random, least(spec->topk, WIDEST / granularity_of(spec) + 1));
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    /* Not repeated, because some of the drawn problems run on the emulator. */
-    given->query_list = (enum smelt__query_list)smelt__random_below(random, 5);
-    given->spiky = one_in(random, 3);
-    given->topk_length = one_in(random, 3);
-    given->max_logits = one_in(random, 2);
-    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
-    given->own[SMELT__LIMITS] = smelt__random_below(random, SMELT__LIMITS_KINDS);
-}
-
-/* The other lists are for benchmarks. */
-int smelt__attention_variation(int number, struct smelt__problem_options *given) {
-    static const struct {
-        enum smelt__lists lists;
-        int limits, optional; /* 1: optional tensors are given */
-        enum smelt__dkv dkv;
-    } tried[] = {{SMELT__LISTS_RANDOM, SMELT__LIMITS_NONE, 0, SMELT__DKV_BF16},
-                 {SMELT__LISTS_CAUSAL, SMELT__LIMITS_CAUSAL, 0, SMELT__DKV_BF16},
-                 {SMELT__LISTS_WINDOW, SMELT__LIMITS_ODD, 0, SMELT__DKV_BF16},
-                 {SMELT__LISTS_ADVERSARIAL, SMELT__LIMITS_NONE, 0, SMELT__DKV_BF16},
-                 {SMELT__LISTS_CAUSAL, SMELT__LIMITS_CAUSAL, 1, SMELT__DKV_ADD},
-                 {SMELT__LISTS_ADVERSARIAL, SMELT__LIMITS_ODD, 1, SMELT__DKV_FP32}};
-    enum { COUNT = sizeof tried / sizeof tried[0] };
-    if (number >= COUNT)
-        return 0;
-    given->lists = tried[number].lists;
-    given->own[SMELT__LIMITS] = tried[number].limits;
-    given->topk_length = given->max_logits = tried[number].optional;
-    given->dkv = tried[number].dkv;
-    return 1;
-}
-
-/* Full lists, then adversarial ones: more key blocks than stages, the last one partial. */
-int smelt__attention_trial(const void *of, int number, struct smelt__problem_options *given) {
-    enum { TOKENS = 6, ROWS = 700, ADVERSARIAL = 5 };
-    const struct smelt__attention_spec *const spec = of;
-    const int64_t r = granularity_of(spec);
-    if (number > 1)
-        return 0;
-    smelt__attention_variation(number == 1 ? ADVERSARIAL : number, given);
-    given->tokens = TOKENS;
-    given->width = least(spec->topk, ROWS / r + 1);
-    given->rows = 2 * given->width * r + 1;
-    return 1;
-}
+const struct smelt__problem_options smelt__attention_kinds[SMELT__ATTENTION_KINDS] = {
+    {.lists = SMELT__LISTS_RANDOM},
+    {.lists = SMELT__LISTS_CAUSAL, .own[SMELT__LIMITS] = SMELT__LIMITS_CAUSAL},
+    {.lists = SMELT__LISTS_WINDOW, .own[SMELT__LIMITS] = SMELT__LIMITS_ODD},
+    {.lists = SMELT__LISTS_ADVERSARIAL},
+    {.lists = SMELT__LISTS_CAUSAL,
+     .own[SMELT__LIMITS] = SMELT__LIMITS_CAUSAL,
+     .topk_length = 1,
+     .max_logits = 1,
+     .dkv = SMELT__DKV_ADD},
+    {.lists = SMELT__LISTS_ADVERSARIAL,
+     .own[SMELT__LIMITS] = SMELT__LIMITS_ODD,
+     .topk_length = 1,
+     .max_logits = 1,
+     .dkv = SMELT__DKV_FP32},
+};
 
 /* ---- figures --------------------------------------------------------------------------------- */
 

@@ -1,4 +1,5 @@
 #include "harness/bench.h"
+#include "harness/defaults.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,8 +69,8 @@ static int same_problem(const struct entry *a, const struct entry *b) {
     struct smelt__problem_options x = a->item->problem, y = b->item->problem;
     if (a->pass != b->pass || !same_keys(op->keys, a->spec.spec, b->spec.spec))
         return 0;
-    smelt__problem_defaults(op, a->spec.spec, &x);
-    smelt__problem_defaults(op, b->spec.spec, &y);
+    smelt__options_default(op, a->spec.spec, &x);
+    smelt__options_default(op, b->spec.spec, &y);
     return smelt__problem_same(op, &x, &y);
 }
 

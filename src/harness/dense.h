@@ -10,9 +10,6 @@ struct smelt__dense_inputs {
     int q, k, window_begin, window_end;
 };
 
-/* Sets the scale of options, else 1 / sqrt(dqk). */
-float smelt__dense_scale(const struct smelt__problem_options *given, int dqk);
-
 /* Fills q, k and windows, and `used`[rows]: the keys in some window; others hold NaN. Sets `computed`
  * and `valid_slots` (keys in all windows). 0, or -1 when memory runs out. */
 int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs,

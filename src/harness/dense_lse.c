@@ -23,10 +23,6 @@
 
 enum { STREAM_Q = 301, STREAM_K };
 
-float smelt__dense_scale(const struct smelt__problem_options *given, int dqk) {
-    return given->scale > 0 ? given->scale : 1.0F / sqrtf((float)dqk);
-}
-
 int smelt__dense_fill(struct smelt__problem *problem, const struct smelt__dense_inputs *inputs,
                       uint8_t *used) {
     problem->computed = problem->options.batches * problem->options.tokens;
@@ -52,23 +48,6 @@ static struct smelt__dense_inputs inputs_of(const struct smelt__problem *problem
     const struct smelt__dense_lse_spec *spec = problem->spec;
     return (struct smelt__dense_inputs){*spec, TENSOR(Q), TENSOR(K), TENSOR(WINDOW_BEGIN),
                                         TENSOR(WINDOW_END)};
-}
-
-/* More keys than a tile of the stream, more queries than an item. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0) /* each pattern of adversarial windows */
-        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? 12 : 7;
-    if (given->rows == 0)
-        given->rows = 300;
-    if (given->width == 0)
-        given->width = 100;
-}
-
-static void shape(struct smelt__problem *problem) {
-    smelt_dense_lse_args *args = problem->args;
-    const struct smelt__dense_lse_spec *spec = problem->spec;
-    args->scale = smelt__dense_scale(&problem->options, spec->dqk);
 }
 
 static int fill(struct smelt__problem *problem) {
@@ -154,7 +133,7 @@ static const struct smelt__harness_key keys[] = {
 };
 
 static const struct smelt__harness_pass passes[] = {
-    {SMELT__PASS(FORWARD, "forward", &smelt__dense_lse_table), .shape = shape, .leaves_free = 1},
+    {SMELT__PASS(FORWARD, "forward", &smelt__dense_lse_table), .leaves_free = 1},
 };
 
 static const struct smelt__harness_shape peers[] = {
@@ -168,9 +147,8 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_dense_lse = {
     SMELT__HARNESS_ROW(dense_lse),
     SMELT__HARNESS_KEYS(dense_lse),
-    .defaults = smelt__indexer_defaults,
-    .small = small,
-    .draw = smelt__indexer_draw,
-    .variation = smelt__indexer_variation,
+    /* More keys than a tile, more queries than an item. */
+    .small = {.tokens = 7, .patterns = 12, .rows = 300, .width = 100},
+    .most = {.rows = 700, .width = 700},
     .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
 };

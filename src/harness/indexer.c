@@ -16,61 +16,6 @@
 #include "reference/operators.h"
 #include "smelt/indexer_logits.h"
 
-/* ---- options --------------------------------------------------------------------------------- */
-
-enum { DEFAULT_ROWS = 1024, DEFAULT_WIDTH = 256 };
-
-void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->rows == 0)
-        given->rows = DEFAULT_ROWS;
-    if (given->width == 0)
-        given->width = DEFAULT_WIDTH;
-}
-
-/* Takes seconds on the emulator; has several blocks of keys, the last one partial. */
-void smelt__indexer_small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 19;
-    if (given->rows == 0)
-        given->rows = 531;
-    if (given->width == 0)
-        given->width = 100;
-}
-
-void smelt__indexer_draw(const void *spec, struct smelt__random *random,
-                         struct smelt__problem_options *given) {
-    enum { MOST_ROWS = 700 };
-    (void)spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, MOST_ROWS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-}
-
-static const enum smelt__lists kinds[SMELT__INDEXER_VARIATIONS] = {
-    SMELT__LISTS_RANDOM, SMELT__LISTS_CAUSAL, SMELT__LISTS_WINDOW, SMELT__LISTS_ADVERSARIAL,
-    SMELT__LISTS_FULL};
-
-int smelt__indexer_variation(int number, struct smelt__problem_options *given) {
-    if (number >= SMELT__INDEXER_VARIATIONS)
-        return 0;
-    given->lists = kinds[number];
-    return 1;
-}
-
-/* Full windows, then adversarial ones. */
-int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given) {
-    static const enum smelt__lists lists[] = {SMELT__LISTS_FULL, SMELT__LISTS_ADVERSARIAL};
-    (void)spec;
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    given->tokens = 70;
-    given->rows = 1100;
-    given->lists = lists[number];
-    return 1;
-}
-
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_SCALE, STREAM_ODD };

@@ -10,14 +10,10 @@ struct smelt__finding;
 struct smelt__placed;
 struct smelt__random;
 
-/* Functions for their rows, with the names of harness/operator.h. */
-void smelt__indexer_defaults(const void *spec, struct smelt__problem_options *given);
-void smelt__indexer_small(const void *spec, struct smelt__problem_options *given);
-void smelt__indexer_draw(const void *spec, struct smelt__random *random,
-                         struct smelt__problem_options *given);
-enum { SMELT__INDEXER_VARIATIONS = 5 };
-int smelt__indexer_variation(int number, struct smelt__problem_options *given);
-int smelt__indexer_trial(const void *spec, int number, struct smelt__problem_options *given);
+/* The options of an operator with windows: several blocks of keys, the last one partial. */
+#define SMELT__INDEXER_OPTIONS                                                                     \
+    .small = {.tokens = 19, .rows = 531, .width = 100}, .most = {.rows = 700, .width = 700},       \
+    .trial = {.tokens = 70, .rows = 1100}
 
 /* An operator's inputs, as row numbers of its table; T is batches * tokens, S is rows. */
 struct smelt__indexer_inputs {

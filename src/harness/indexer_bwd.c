@@ -32,70 +32,14 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), 
 static const char *const options[] = {"width",       "valid", "documents", "lists",
                                       "topk-length", "dkv",   NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *settings) {
-    const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (settings->rows == 0)
-        settings->rows = indexer->topk > 64 ? 4 * (int64_t)indexer->topk : 256;
-    if (settings->width == 0)
-        settings->width = indexer->topk;
-}
-
-/* A problem that takes the emulator seconds, with several key blocks, the last one partial, and
- * several groups of queries, the last one partial. */
-static void small(const void *spec, struct smelt__problem_options *settings) {
-    enum { TOKENS = 5, PATTERNS = 10, WIDTH = 150 };
-    const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (settings->tokens == 0) /* one for each pattern of adversarial lists */
-        settings->tokens = settings->lists == SMELT__LISTS_ADVERSARIAL ? PATTERNS : TOKENS;
-    if (settings->width == 0)
-        settings->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
-    if (settings->rows == 0)
-        settings->rows = 3 * (settings->width > WIDTH ? settings->width : WIDTH);
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *settings) {
-    enum { WIDEST = 330, MOST_ROWS = 700 };
-    const struct smelt__indexer_bwd_spec *indexer = spec;
-    const int64_t most = indexer->topk < WIDEST ? indexer->topk : WIDEST;
-    settings->rows = 1 + smelt__random_below(random, MOST_ROWS) + (settings->far ? 2 : 0);
-    settings->width = 1 + smelt__random_below(random, most);
-    settings->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    settings->topk_length = smelt__random_below(random, 3) == 0;
-    settings->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
-}
-
-static const struct {
-    enum smelt__lists lists;
-    int topk_length;
-    enum smelt__dkv dk;
-} kinds[] = {
-    {SMELT__LISTS_RANDOM, 0, SMELT__DKV_BF16}, {SMELT__LISTS_CAUSAL, 0, SMELT__DKV_BF16},
-    {SMELT__LISTS_DRIFT, 0, SMELT__DKV_BF16},  {SMELT__LISTS_ADVERSARIAL, 0, SMELT__DKV_BF16},
-    {SMELT__LISTS_CAUSAL, 1, SMELT__DKV_ADD},  {SMELT__LISTS_ADVERSARIAL, 1, SMELT__DKV_FP32}};
-
-static int variation(int number, struct smelt__problem_options *settings) {
-    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
-        return 0;
-    settings->lists = kinds[number].lists;
-    settings->topk_length = kinds[number].topk_length;
-    settings->dkv = kinds[number].dk;
-    return 1;
-}
-
-/* Full lists, then adversarial ones: more key blocks than stages, the last one partial. */
-static int trial(const void *spec, int number, struct smelt__problem_options *settings) {
-    enum { TOKENS = 9, WIDTH = 700 };
-    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    const struct smelt__indexer_bwd_spec *indexer = spec;
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    settings->tokens = TOKENS;
-    settings->width = indexer->topk < WIDTH ? indexer->topk : WIDTH;
-    settings->rows = 2 * settings->width > 256 ? 2 * settings->width : 256;
-    settings->lists = lists[number];
-    return 1;
-}
+static const struct smelt__problem_options kinds[] = {
+    {.lists = SMELT__LISTS_RANDOM},
+    {.lists = SMELT__LISTS_CAUSAL},
+    {.lists = SMELT__LISTS_DRIFT},
+    {.lists = SMELT__LISTS_ADVERSARIAL},
+    {.lists = SMELT__LISTS_CAUSAL, .topk_length = 1, .dkv = SMELT__DKV_ADD},
+    {.lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1, .dkv = SMELT__DKV_FP32},
+};
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -414,10 +358,11 @@ const struct smelt__harness_operator smelt__harness_indexer_bwd = {
     SMELT__HARNESS_ROW(indexer_bwd),
     SMELT__HARNESS_KEYS(indexer_bwd),
     .table_of = table_of,
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
-    .trial = trial,
+    .has_lists = 1,
+    /* Several key blocks and groups of queries, the last ones partial; each pattern of adversarial lists. */
+    .small = {.tokens = 5, .patterns = 10, .width = 150},
+    .most = {.rows = 700, .width = 330},
+    .trial = {.tokens = 9, .width = 700},
+    SMELT__KINDS(kinds),
     .bench = {.tokens = 8192, .rows = 8192},
 };

@@ -23,37 +23,6 @@ static int is_filled(const smelt_indexer_clean_args *args, int64_t query, int64_
 
 static const char *const options[] = {"width", "documents", "lists", NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->rows == 0)
-        given->rows = 20000;
-    if (given->width == 0)
-        given->width = 256;
-}
-
-/* Two items of a row, the last of one key. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 13;
-    if (given->rows == 0)
-        given->rows = 8192 + 1;
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    enum { MOST_ROWS = 9000 };
-    (void)spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, MOST_ROWS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-}
-
-static int variation(int number, struct smelt__problem_options *given) {
-    given->lists = (enum smelt__lists)number;
-    return number <= SMELT__LISTS_ADVERSARIAL;
-}
-
 static int fill(struct smelt__problem *problem) {
     problem->computed = problem->extents[TENSOR(T)];
     problem->valid_slots = smelt__windows_fill(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END));
@@ -137,9 +106,8 @@ static const struct smelt__harness_shape peers[] = {AT(16384, 16384), AT(4096, 8
 
 const struct smelt__harness_operator smelt__harness_indexer_clean = {
     SMELT__HARNESS_ROW(indexer_clean),
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
+    .rows = 20000,
+    .small = {.tokens = 13, .rows = 8192 + 1}, /* two items of a row, the last of one key */
+    .most = {.rows = 9000, .width = 9000},
     .bench = {.tokens = 16384, .rows = 16384, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
 };

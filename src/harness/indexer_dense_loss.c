@@ -37,51 +37,17 @@ static const struct smelt__option own_options[] = {
     {"each-loss", SMELT__OPTION_FLAG, OWN(EACH_LOSS), 0, 0, NULL, "ask for each query's loss", 0},
 };
 
-/* More keys than a block, more queries than a group. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0) /* each pattern of adversarial windows */
-        given->tokens = given->lists == SMELT__LISTS_ADVERSARIAL ? 12 : 7;
-    if (given->rows == 0)
-        given->rows = 200;
-    if (given->width == 0)
-        given->width = 70;
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    enum { MOST_ROWS = 300 };
-    (void)spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given->far ? 2 : 0);
-    given->width = 1 + smelt__random_below(random, MOST_ROWS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    given->dkv = (enum smelt__dkv)smelt__random_below(random, 3);
-    given->own[LOSS_ALONE] = smelt__random_below(random, 4) == 0;
-    given->own[WEIGHTED] = smelt__random_below(random, 2);
-    given->own[EACH_LOSS] = smelt__random_below(random, 2);
-}
-
-static int variation(int number, struct smelt__problem_options *given) {
-    static const struct {
-        enum smelt__lists lists;
-        enum smelt__dkv dk;
-        int loss_alone, weighted, each;
-    } kinds[] = {
-        {SMELT__LISTS_CAUSAL, SMELT__DKV_BF16, 0, 0, 0},
-        {SMELT__LISTS_RANDOM, SMELT__DKV_FP32, 0, 1, 1},
-        {SMELT__LISTS_WINDOW, SMELT__DKV_BF16, 0, 0, 1},
-        {SMELT__LISTS_ADVERSARIAL, SMELT__DKV_ADD, 0, 1, 1},
-        {SMELT__LISTS_FULL, SMELT__DKV_BF16, 1, 1, 1},
-    };
-    if (number >= (int)(sizeof kinds / sizeof kinds[0]))
-        return 0;
-    given->lists = kinds[number].lists;
-    given->dkv = kinds[number].dk;
-    given->own[LOSS_ALONE] = kinds[number].loss_alone;
-    given->own[WEIGHTED] = kinds[number].weighted;
-    given->own[EACH_LOSS] = kinds[number].each;
-    return 1;
-}
+static const struct smelt__problem_options kinds[] = {
+    {.lists = SMELT__LISTS_CAUSAL},
+    {.lists = SMELT__LISTS_RANDOM,
+     .dkv = SMELT__DKV_FP32,
+     .own = {[WEIGHTED] = 1, [EACH_LOSS] = 1}},
+    {.lists = SMELT__LISTS_WINDOW, .own = {[EACH_LOSS] = 1}},
+    {.lists = SMELT__LISTS_FULL, .own = {[LOSS_ALONE] = 1, [WEIGHTED] = 1, [EACH_LOSS] = 1}},
+    {.lists = SMELT__LISTS_ADVERSARIAL,
+     .dkv = SMELT__DKV_ADD,
+     .own = {[WEIGHTED] = 1, [EACH_LOSS] = 1}},
+};
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -104,8 +70,6 @@ static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
 
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_dense_loss_args *args = problem->args;
-    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
-    args->scale = smelt__dense_scale(&problem->options, spec->dqk);
     args->query_weight = problem->options.own[WEIGHTED] ? 2.0F : 1.0F;
     if (problem->options.seed % 2)
         args->causal_limit = smelt__windows_causal_limit(&problem->options);
@@ -697,9 +661,9 @@ const struct smelt__harness_operator smelt__harness_indexer_dense_loss = {
     .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
-    .defaults = smelt__indexer_defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
+    /* More keys than a block, more queries than a group; each pattern of adversarial windows. */
+    .small = {.tokens = 7, .patterns = 12, .rows = 200, .width = 70},
+    .most = {.rows = 300, .width = 300},
+    SMELT__KINDS(kinds),
     .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_CAUSAL, .documents = 1},
 };

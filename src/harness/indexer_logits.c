@@ -327,10 +327,6 @@ const struct smelt__harness_operator smelt__harness_indexer_logits = {
     .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof *own_options,
-    .defaults = smelt__indexer_defaults,
-    .small = smelt__indexer_small,
-    .draw = smelt__indexer_draw,
-    .variation = smelt__indexer_variation,
-    .trial = smelt__indexer_trial,
+    SMELT__INDEXER_OPTIONS,
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
 };

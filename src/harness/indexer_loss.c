@@ -48,52 +48,15 @@ static int64_t count_queries(const struct smelt__problem_options *given) {
     return given->batches * given->tokens;
 }
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    const struct smelt__indexer_loss_spec *loss = spec;
-    if (given->rows == 0)
-        given->rows = 4 * (int64_t)loss->topk;
-    if (given->width == 0)
-        given->width = loss->topk;
-}
-
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 5;
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    enum { WIDEST = 2100, MOST_ROWS = 3000 };
-    const struct smelt__indexer_loss_spec *loss = spec;
-    given->rows = 1 + smelt__random_below(random, MOST_ROWS);
-    given->width = 1 + smelt__random_below(random, loss->topk < WIDEST ? loss->topk : WIDEST);
-    given->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    given->topk_length = smelt__random_below(random, 3) == 0;
-    given->own[SCORES] = smelt__random_below(random, SCORES_KINDS);
-    given->own[WEIGHTED] = smelt__random_below(random, 2);
-    given->own[OUTPUTS] = smelt__random_below(random, OUTPUTS_KINDS);
-}
-
-static int variation(int number, struct smelt__problem_options *given) {
-    static const struct {
-        enum scores scores;
-        enum smelt__lists lists;
-        int all; /* 1: with the optional tensors */
-    } tried[] = {{FAR_OFF, SMELT__LISTS_RANDOM, 0},
-                 {TRAINED, SMELT__LISTS_CAUSAL, 0},
-                 {FAR_OFF, SMELT__LISTS_ADVERSARIAL, 0},
-                 {ODD, SMELT__LISTS_ADVERSARIAL, 0},
-                 {ODD, SMELT__LISTS_ADVERSARIAL, 1}};
-    if (number >= (int)(sizeof tried / sizeof tried[0]))
-        return 0;
-    given->own[SCORES] = tried[number].scores;
-    given->lists = tried[number].lists;
-    given->topk_length = tried[number].all;
-    given->own[WEIGHTED] = tried[number].all;
-    given->own[OUTPUTS] = tried[number].all ? QUERIES : GRAD;
-    return 1;
-}
+static const struct smelt__problem_options kinds[] = {
+    {.lists = SMELT__LISTS_RANDOM},
+    {.lists = SMELT__LISTS_CAUSAL, .own = {[SCORES] = TRAINED}},
+    {.lists = SMELT__LISTS_ADVERSARIAL},
+    {.lists = SMELT__LISTS_ADVERSARIAL, .own = {[SCORES] = ODD}},
+    {.lists = SMELT__LISTS_ADVERSARIAL,
+     .topk_length = 1,
+     .own = {[SCORES] = ODD, [WEIGHTED] = 1, [OUTPUTS] = QUERIES}},
+};
 
 static const char *inputs(const struct smelt__problem_options *given) {
     return given->own[SCORES] == FAR_OFF ? smelt__lists_names[given->lists]
@@ -466,10 +429,10 @@ const struct smelt__harness_operator smelt__harness_indexer_loss = {
     SMELT__HARNESS_KEYS(indexer_loss),
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
+    .has_lists = 1,
+    .small = {.tokens = 5},
+    .most = {.rows = 3000, .width = 2100},
+    SMELT__KINDS(kinds),
     .inputs = inputs,
     .bench = {.tokens = 8192, .rows = 8192},
 };

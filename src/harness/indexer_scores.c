@@ -27,52 +27,6 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), 
 
 static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *given_) {
-    const struct smelt__indexer_scores_spec *scores = spec;
-    if (given_->width == 0)
-        given_->width = scores->topk;
-    if (given_->rows == 0)
-        given_->rows = 2 * (int64_t)scores->topk;
-}
-
-/* Takes seconds on the emulator; has several pairs of blocks, the last one partial. */
-static void small(const void *spec, struct smelt__problem_options *given_) {
-    enum { WIDTH = 150, ROWS = 300 };
-    const struct smelt__indexer_scores_spec *scores = spec;
-    if (given_->tokens == 0)
-        given_->tokens = 7;
-    if (given_->width == 0)
-        given_->width = scores->topk < WIDTH ? scores->topk : WIDTH;
-    if (given_->rows == 0)
-        given_->rows = ROWS;
-}
-
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given_) {
-    enum { MOST_ROWS = 400, MOST_WIDTH = 300 };
-    const struct smelt__indexer_scores_spec *scores = spec;
-    const int64_t most = scores->topk < MOST_WIDTH ? scores->topk : MOST_WIDTH;
-    given_->rows = 1 + smelt__random_below(random, MOST_ROWS) + (given_->far ? 2 : 0);
-    given_->width = 1 + smelt__random_below(random, most);
-    given_->lists = (enum smelt__lists)smelt__random_below(random, SMELT__LISTS_KINDS);
-    given_->topk_length = smelt__random_below(random, 2) == 0;
-}
-
-static int variation(int number, struct smelt__problem_options *given_) {
-    given_->lists = (enum smelt__lists)number;
-    return number <= SMELT__LISTS_ADVERSARIAL;
-}
-
-/* Full rows, then adversarial ones. */
-static int trial(const void *spec, int number, struct smelt__problem_options *given_) {
-    static const enum smelt__lists lists[] = {SMELT__LISTS_RANDOM, SMELT__LISTS_ADVERSARIAL};
-    if (number >= (int)(sizeof lists / sizeof lists[0]))
-        return 0;
-    small(spec, given_);
-    given_->lists = lists[number];
-    return 1;
-}
-
 /* ---- problems -------------------------------------------------------------------------------- */
 
 /* limit: with half of the seeds, without block_max only beside topk_length; keys: with three of four
@@ -288,10 +242,10 @@ const struct smelt__harness_operator smelt__harness_indexer_scores = {
     SMELT__HARNESS_ROW(indexer_scores),
     SMELT__HARNESS_KEYS(indexer_scores),
     .table_of = table_of,
-    .defaults = defaults,
-    .small = small,
-    .draw = draw,
-    .variation = variation,
-    .trial = trial,
+    .has_lists = 1,
+    .small = {.tokens = 7,
+              .rows = 300,
+              .width = 150}, /* several pairs of blocks, the last one partial */
+    .most = {.rows = 400, .width = 300},
     .bench = {.tokens = 8192, .rows = 8192, .lists = SMELT__LISTS_RANDOM},
 };

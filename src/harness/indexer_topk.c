@@ -24,27 +24,15 @@ enum { STREAM_OFFSET = 31 };
 static const char *const options[] = {"width",      "documents",       "lists", "topk-length",
                                       "max-logits", "workspace-limit", NULL};
 
-static void draw(const void *spec, struct smelt__random *random,
-                 struct smelt__problem_options *given) {
-    smelt__indexer_draw(spec, random, given);
-    given->topk_length = smelt__random_below(random, 2) == 0;
-    given->max_logits = smelt__random_below(random, 2) == 0;
-}
-
-/* The last two use all optional tensors. */
-static int variation(int number, struct smelt__problem_options *given) {
-    enum { PLAIN = SMELT__INDEXER_VARIATIONS };
-    if (number < PLAIN)
-        return smelt__indexer_variation(number, given);
-    given->topk_length = given->max_logits = 1;
-    given->lists = number == PLAIN ? SMELT__LISTS_LOG : SMELT__LISTS_ADVERSARIAL;
-    return number < PLAIN + 2;
-}
-
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    given->max_logits = 1;
-    return smelt__indexer_trial(spec, number, given);
-}
+static const struct smelt__problem_options kinds[] = {
+    {.lists = SMELT__LISTS_RANDOM},
+    {.lists = SMELT__LISTS_CAUSAL},
+    {.lists = SMELT__LISTS_WINDOW},
+    {.lists = SMELT__LISTS_ADVERSARIAL},
+    {.lists = SMELT__LISTS_FULL},
+    {.lists = SMELT__LISTS_LOG, .topk_length = 1, .max_logits = 1},
+    {.lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1, .max_logits = 1},
+};
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -608,10 +596,7 @@ const struct smelt__harness_operator smelt__harness_indexer_topk = {
     SMELT__HARNESS_ROW(indexer_topk),
     SMELT__HARNESS_KEYS(indexer_topk),
     .table_of = table_of,
-    .defaults = smelt__indexer_defaults,
-    .small = smelt__indexer_small,
-    .draw = draw,
-    .variation = variation,
-    .trial = trial,
+    SMELT__INDEXER_OPTIONS,
+    SMELT__KINDS(kinds),
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},
 };

@@ -61,19 +61,6 @@ static int64_t document_rows(const struct smelt__problem_options *given) {
     return (is_shard(given) ? 3 : 1) * queries_of(given);
 }
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->rows == 0)
-        given->rows = 4 * queries_of(given);
-}
-
-/* More queries than a thread block processes at a time. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 300;
-}
-
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
     enum { MOST_TOKENS = 700, MOST_DOCUMENTS = 5000 };
@@ -81,14 +68,14 @@ static void draw(const void *spec, struct smelt__random *random,
     given->tokens = 1 + smelt__random_below(random, MOST_TOKENS);
     given->documents =
         1 + smelt__random_below(random, smelt__random_below(random, 4) ? 20 : MOST_DOCUMENTS);
-    given->rows = 1 + smelt__random_below(random, 4 * MOST_TOKENS);
-    given->lists = (enum smelt__lists)smelt__random_below(random, METADATA_KINDS);
 }
 
-static int variation(int number, struct smelt__problem_options *given) {
-    given->lists = (enum smelt__lists)number;
-    return number < METADATA_KINDS;
-}
+static const struct smelt__problem_options kinds[METADATA_KINDS] = {
+    {.lists = SMELT__LISTS_RANDOM},      {.lists = SMELT__LISTS_CAUSAL},
+    {.lists = SMELT__LISTS_WINDOW},      {.lists = SMELT__LISTS_PACKED},
+    {.lists = SMELT__LISTS_LOG},         {.lists = SMELT__LISTS_DRIFT},
+    {.lists = SMELT__LISTS_ADVERSARIAL},
+};
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
@@ -250,9 +237,9 @@ static const struct smelt__harness_pass passes[] = {
 
 const struct smelt__harness_operator smelt__harness_indexer_windows = {
     SMELT__HARNESS_ROW(indexer_windows),
-    .defaults = defaults,
-    .small = small,
+    .small = {.tokens = 300}, /* more queries than a thread block processes at a time */
+    .most = {.rows = 2800},
     .draw = draw,
-    .variation = variation,
-    .bench = {.tokens = 65536},
+    SMELT__KINDS(kinds),
+    .bench = {.tokens = 65536, .rows = 262144},
 };

@@ -224,6 +224,12 @@ struct smelt__harness_shape {
     int topk_length;
 };
 
+/* Sizes of problems; 0: the default. `width` counts rows, also of lists of entries. */
+struct smelt__harness_sizes {
+    int64_t tokens, patterns; /* `patterns`: tokens for adversarial lists; 0: as `tokens` */
+    int64_t rows, width;
+};
+
 /* An int in an operator's struct of keys; the name NULL ends the table. */
 struct smelt__harness_key {
     const char *name;
@@ -251,23 +257,21 @@ struct smelt__harness_operator {
     const struct smelt__option *own_options;
     int own_option_count;
 
-    /* Sets options that are not given to their defaults. */
-    void (*defaults)(const void *spec, struct smelt__problem_options *options);
-    /* Sets options that are not given to smaller numbers, for the emulator. */
-    void (*small)(const void *spec, struct smelt__problem_options *options);
-    /* Draws the options of a random problem: shapes up to a few hundred rows, and any flags. Seed,
-     * batches, tokens and layout are given. NULL: there are no others. */
+    int has_lists; /* 1: `width` is a list's number of entries, at most topk; 0: rows of a window, or none */
+    int64_t rows; /* by default, if that is more than four times those of a full list */
+    struct smelt__harness_sizes small, most,
+        trial; /* the emulator's, random and tune's problems; `trial`
+                                                       without numbers: `small` */
+    /* The kinds of inputs that check tries by default. What is 0 in a row is as it is given. NULL: random,
+     * causal, window, full and adversarial lists or windows. */
+    const struct smelt__problem_options *kinds;
+    int kind_count;
+    /* Draws what no option and no size describes; NULL: nothing. */
     void (*draw)(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *options);
-    /* Sets the options of kind number `number` of the inputs that check tries by default; 0 past
-     * the last. */
-    int (*variation)(int number, struct smelt__problem_options *options);
     /* Names the kind of inputs that the options select, for check's and bench's column. NULL: the
      * lists' name. */
     const char *(*inputs)(const struct smelt__problem_options *options);
-    /* Sets the options of problem number `number` that tune checks a candidate on; 0 past the last.
-     * NULL: those of `variation`, small. */
-    int (*trial)(const void *spec, int number, struct smelt__problem_options *options);
 
     struct smelt__harness_shape bench;        /* bench's default; no spec */
     const struct smelt__harness_shape *peers; /* bench --shapes peers */
@@ -278,6 +282,7 @@ struct smelt__harness_operator {
 #define SMELT__HARNESS_ROW(stem)                                                                   \
     .name = #stem, .passes = passes, .pass_count = sizeof passes / sizeof *passes,                 \
     .options = options, .peers = peers, .peer_count = sizeof peers / sizeof *peers
+#define SMELT__KINDS(list) .kinds = (list), .kind_count = sizeof(list) / sizeof *(list)
 #define SMELT__HARNESS_KEYS(stem) .spec_bytes = sizeof(struct smelt__##stem##_spec), .keys = keys
 
 /* ---- the registry (operators.c) -------------------------------------------------------------- */

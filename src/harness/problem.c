@@ -1,5 +1,6 @@
 /* See problem.h. */
 #include "harness/problem.h"
+#include "harness/defaults.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -99,10 +100,7 @@ static int copy_spec(struct smelt__problem *problem, const void *spec) {
 }
 
 static int64_t key_of(const struct smelt__problem *problem, const char *name) {
-    for (const struct smelt__harness_key *key = problem->op->keys; key && key->name; key++)
-        if (strcmp(key->name, name) == 0)
-            return *(const int *)(const void *)((const char *)problem->spec + key->field);
-    return 0;
+    return smelt__harness_key_of(problem->op, problem->spec, name);
 }
 
 /* Finds the extents that the pass's `shape` has not set. */
@@ -122,17 +120,6 @@ static void find_extents(struct smelt__problem *problem) {
 static int multiprocessors_left_free(const struct smelt__problem_options *options) {
     enum { EACH = 4, NEARLY_ALL = 1 << 20 };
     return options->seed % EACH == EACH - 1 ? NEARLY_ALL : 0;
-}
-
-void smelt__problem_defaults(const struct smelt__harness_operator *op, const void *spec,
-                             struct smelt__problem_options *options) {
-    if (options->batches == 0)
-        options->batches = 1;
-    if (options->tokens == 0)
-        options->tokens = 16;
-    if (options->documents == 0)
-        options->documents = 4;
-    op->defaults(spec, options);
 }
 
 /* Sets the numbers of *args for which there is an option of the same name. */
@@ -179,7 +166,7 @@ static int begin(struct smelt__problem *problem, const struct smelt__harness_ope
     problem->args = calloc(1, pass->tensors->bytes);
     if (!problem->args || copy_spec(problem, spec) != 0)
         return -1;
-    smelt__problem_defaults(op, spec, &problem->options);
+    smelt__options_default(op, spec, &problem->options);
     set_numbers(problem);
     if (pass->shape)
         pass->shape(problem);

@@ -32,10 +32,6 @@ struct smelt__problem {
     int64_t valid_slots; /* of the computed queries */
 };
 
-/* Fills in defaults. */
-void smelt__problem_defaults(const struct smelt__harness_operator *op, const void *spec,
-                             struct smelt__problem_options *options);
-
 /* Makes a problem of a pass; everything in it belongs to it. 0, or -1 when memory runs out. */
 int smelt__problem_create(struct smelt__problem *problem, const struct smelt__harness_operator *op,
                           const struct smelt__harness_pass *pass, const void *spec,

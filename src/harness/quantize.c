@@ -22,17 +22,6 @@
 /* Rows are batches * tokens. */
 static const char *const options[] = {"lists", NULL};
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    given->rows = 1; /* it has none */
-}
-
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 301; /* odd: with factors */
-}
-
 /* With adversarial lists, rows of all magnitudes alternate with normal ones. */
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
@@ -41,10 +30,8 @@ static void draw(const void *spec, struct smelt__random *random,
     given->lists = smelt__random_below(random, 2) ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
 }
 
-static int variation(int number, struct smelt__problem_options *given) {
-    given->lists = number ? SMELT__LISTS_ADVERSARIAL : SMELT__LISTS_RANDOM;
-    return number < 2;
-}
+static const struct smelt__problem_options kinds[] = {{.lists = SMELT__LISTS_RANDOM},
+                                                      {.lists = SMELT__LISTS_ADVERSARIAL}};
 
 static void shape(struct smelt__problem *problem) {
     smelt_quantize_args *args = problem->args;
@@ -256,9 +243,9 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_quantize = {
     SMELT__HARNESS_ROW(quantize),
     SMELT__HARNESS_KEYS(quantize),
-    .defaults = defaults,
-    .small = small,
+    .rows = 1,                /* it has none */
+    .small = {.tokens = 301}, /* odd: with factors */
     .draw = draw,
-    .variation = variation,
+    SMELT__KINDS(kinds),
     .bench = {.tokens = 16384 * 32},
 };

@@ -18,7 +18,7 @@
 /* ---- options --------------------------------------------------------------------------------- */
 
 enum { DATA, WINDOWS, VALUES }; /* own options by number */
-enum windows { WHOLE, CAUSAL, RANDOM, WINDOW_KINDS };
+enum windows { WHOLE, CAUSAL, RANDOM };
 
 static const char *const window_kinds[] = {"whole", "causal", "random", NULL};
 static const char *const options[] = {NULL};
@@ -36,22 +36,6 @@ static int64_t count_tokens(const struct smelt__problem_options *given) {
     return given->batches * given->tokens;
 }
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    enum { ROWS = 16384 };
-    const struct smelt__topk_select_spec *select = spec;
-    if (given->rows == 0)
-        given->rows = 4 * select->topk < ROWS ? ROWS : 4 * select->topk;
-}
-
-/* More columns than the capacity of a block's list, so that the kernel draws a sample. */
-static void small(const void *spec, struct smelt__problem_options *given) {
-    const struct smelt__topk_select_spec *select = spec;
-    if (given->tokens == 0)
-        given->tokens = 3;
-    if (given->rows == 0)
-        given->rows = select->topk <= 512 ? 2600 : select->topk <= 2048 ? 4700 : 6700;
-}
-
 static void draw(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *given) {
     enum { SHORT = 300, LONG = 9000, MANY_PARTS = 40000 };
@@ -61,26 +45,16 @@ static void draw(const void *spec, struct smelt__random *random,
         given->rows = MANY_PARTS - smelt__random_below(random, SHORT);
         given->batches = given->tokens = 1;
     }
-    given->own[DATA] = smelt__random_below(random, SMELT__TOPK_DATA_KINDS);
-    given->own[WINDOWS] = smelt__random_below(random, WINDOW_KINDS);
-    given->own[VALUES] = smelt__random_below(random, 2);
 }
 
-static int variation(int number, struct smelt__problem_options *given) {
-    static const struct {
-        enum smelt__topk_data data;
-        enum windows windows;
-        int values;
-    } tried[] = {{SMELT__TOPK_GAUSSIAN, WHOLE, 0}, {SMELT__TOPK_SPECIAL, RANDOM, 1},
-                 {SMELT__TOPK_LEVELS, WHOLE, 0},   {SMELT__TOPK_EQUAL, CAUSAL, 1},
-                 {SMELT__TOPK_BF16, RANDOM, 0},    {SMELT__TOPK_ZEROS, RANDOM, 0}};
-    if (number >= (int)(sizeof tried / sizeof tried[0]))
-        return 0;
-    given->own[DATA] = tried[number].data;
-    given->own[WINDOWS] = tried[number].windows;
-    given->own[VALUES] = tried[number].values;
-    return 1;
-}
+static const struct smelt__problem_options kinds[] = {
+    {.own = {[DATA] = SMELT__TOPK_GAUSSIAN}},
+    {.own = {[DATA] = SMELT__TOPK_LEVELS}},
+    {.own = {[DATA] = SMELT__TOPK_EQUAL, [WINDOWS] = CAUSAL, [VALUES] = 1}},
+    {.own = {[DATA] = SMELT__TOPK_BF16, [WINDOWS] = RANDOM}},
+    {.own = {[DATA] = SMELT__TOPK_ZEROS, [WINDOWS] = RANDOM}},
+    {.own = {[DATA] = SMELT__TOPK_SPECIAL, [WINDOWS] = RANDOM, [VALUES] = 1}},
+};
 
 static const char *inputs(const struct smelt__problem_options *given) {
     return given->own[WINDOWS] == CAUSAL ? "causal" : smelt__topk_data_names[given->own[DATA]];
@@ -388,10 +362,11 @@ const struct smelt__harness_operator smelt__harness_topk_select = {
     .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
-    .defaults = defaults,
-    .small = small,
+    .rows = 16384,
+    .small = {.tokens = 3,
+              .rows = 6700}, /* more than a block's list, so that the kernel draws a sample */
     .draw = draw,
-    .variation = variation,
+    SMELT__KINDS(kinds),
     .inputs = inputs,
     .bench = {.tokens = 4096, .rows = 32768},
 };

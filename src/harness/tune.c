@@ -1,4 +1,5 @@
 #include "harness/tune.h"
+#include "harness/defaults.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,15 +25,6 @@ static void drop(struct smelt__tune_candidate *candidate, smelt_status status, c
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* Sets the options of problem number `number` for checking candidates; 0 past the last. */
-static int trial(const struct smelt__harness_spec *spec, int number,
-                 struct smelt__problem_options *options) {
-    if (spec->op->trial)
-        return spec->op->trial(spec->spec, number, options);
-    spec->op->small(spec->spec, options);
-    return spec->op->variation(number, options);
-}
-
 void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *candidate,
                        unsigned pass, uint64_t seed) {
     struct smelt__harness_spec spec;
@@ -41,7 +33,9 @@ void smelt__tune_check(smelt_context *context, struct smelt__tune_candidate *can
     const smelt_status status = smelt__harness_spec_parse(&spec, candidate->spec);
     if (status != SMELT_OK)
         drop(candidate, status, "the spec", smelt_last_error());
-    for (int i = 0; !candidate->dropped && trial(&spec, i, &options.problem); i++) {
+    for (int i = 0;
+         !candidate->dropped && smelt__options_trial(spec.op, spec.spec, i, &options.problem);
+         i++) {
         struct smelt__check_result result;
         if (smelt__check_run(context, &options, &result) != 0)
             drop(candidate, result.status, "check", result.message);

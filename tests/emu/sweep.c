@@ -12,6 +12,7 @@
 
 #include "../unit/random_spec.h"
 #include "harness/check.h"
+#include "harness/defaults.h"
 #include "harness/random.h"
 #include "ops/cuts.h"
 #include "second_device.h"
@@ -132,9 +133,8 @@ static struct smelt__problem_options draw_problem(struct sweep *sweep, const cha
     problem.strided = one_in(sweep, 3);
     problem.far = sweep->devices == 1 && one_in(sweep, 6); /* memory for far strides is the first
                                                               device's */
-    if (spec.op->draw)
-        spec.op->draw(spec.spec, &random, &problem);
-    smelt__problem_defaults(spec.op, spec.spec, &problem);
+    smelt__options_draw(spec.op, spec.spec, &random, &problem);
+    smelt__options_default(spec.op, spec.spec, &problem);
     if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of rows this long needs
                                                     workspace */
         problem.workspace_limit = 1 << 22;

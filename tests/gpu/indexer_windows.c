@@ -1,6 +1,7 @@
 /* indexer_windows's cases of the GPU suite. */
 #include <stdio.h>
 
+#include "harness/defaults.h"
 #include "suite.h"
 
 /* Numbers of queries and documents: one of each; a block's number of queries, and one more; the
@@ -13,7 +14,7 @@ static const struct {
 static int matrix_case(const struct suite *suite, int number, struct suite_case *one) {
     const struct smelt__harness_operator *op = smelt__harness_find("indexer_windows");
     const int size = number % COUNT(sizes);
-    if (!op || !op->variation(number / COUNT(sizes), &one->problem))
+    if (!op || !smelt__options_kind(op, number / COUNT(sizes), &one->problem))
         return 0;
     snprintf(one->spec, sizeof one->spec, "indexer_windows");
     one->problem.seed = suite->seed * 1000 + (uint64_t)number;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "driver.h"
+#include "harness/defaults.h"
 #include "smelt/device.h"
 #include "suite.h"
 
@@ -82,7 +83,7 @@ static int vary(struct launch_test *test, uint64_t number, struct smelt__problem
     for (int other_kind = 1; other_kind >= 0; other_kind--) {
         struct smelt__problem_options options = launch_options(test);
         options.seed += number;
-        if (other_kind && !op->variation((int)number, &options))
+        if (other_kind && !smelt__options_kind(op, (int)number, &options))
             continue;
         if (smelt__problem_create(problem, op, workload->pass, workload->spec.spec, &options) != 0)
             break;
@@ -132,7 +133,7 @@ static void two_streams(struct launch_test *test) {
     struct CUstream_st *streams[2] = {test->stream, NULL};
     struct smelt__problem_options options = launch_options(test);
     options.seed += 77;
-    test->workload->spec.op->variation(2, &options);
+    smelt__options_kind(test->workload->spec.op, 2, &options);
     if (workload_open(&second, test->suite, test->spec, &options, test->message, test->size) != 0)
         return;
     struct workload *workloads[2] = {test->workload, &second};

@@ -5,6 +5,7 @@
 
 #include "../tool.h"
 #include "harness/check.h"
+#include "harness/defaults.h"
 
 /* All checks of one command: every architecture, operator, pass and kind of inputs. */
 struct checks {
@@ -33,10 +34,10 @@ static int plan_check(struct checks *checks, const struct smelt__harness_spec *s
                                            .sample = options->sample > 0 ? (int)options->sample : 0,
                                            .schedules = checks->schedules,
                                            .schedule_count = checks->schedule_count};
-    if (tool_inputs_given(options) ? kind > 0 : !op->variation(kind, &request.problem))
+    if (tool_inputs_given(options) ? kind > 0 : !smelt__options_kind(op, kind, &request.problem))
         return 0;
     if (options->emulate)
-        op->small(spec->spec, &request.problem);
+        smelt__options_small(op, spec->spec, &request.problem);
     checks->requests =
         tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
     checks->requests[checks->per_arch++] = request;

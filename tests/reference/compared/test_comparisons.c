@@ -42,6 +42,7 @@
 #include <cmocka.h>
 
 #include "compared.h"
+#include "harness/defaults.h"
 #include "harness/random.h"
 #include "reference/bf16.h"
 
@@ -871,7 +872,7 @@ static void look_at_variation(const struct compared_pass *about, const char *tex
     struct bench bench;
     struct smelt__harness_spec spec;
     assert_int_equal(smelt__harness_spec_parse(&spec, text), SMELT_OK);
-    about->op->small(spec.spec, &options);
+    smelt__options_small(about->op, spec.spec, &options);
     smelt__harness_spec_free(&spec);
     bench_open(&bench, context, about->pass, text, &options);
     const struct smelt__check_result *result = bench_compare(&bench);
@@ -910,7 +911,7 @@ static void variations_of(const struct compared_pass *passes, int count) {
         for (uint64_t more = 0; more < SEEDS && (more == 0 || not_looked_at()); more++)
             for (int i = 0; i < about->spec_count; i++) {
                 struct smelt__problem_options options = {.seed = seed + more};
-                for (int kind = 0; about->op->variation(kind, &options); kind++) {
+                for (int kind = 0; smelt__options_kind(about->op, kind, &options); kind++) {
                     look_at_variation(about, about->specs[i], options, kind);
                     options = (struct smelt__problem_options){.seed = seed + more};
                 }

@@ -33,30 +33,10 @@ static const struct smelt__option own_options[] = {
      "of the rows' elements", 0},
 };
 
-static void defaults(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    given->rows = 1; /* it has none */
-}
-
-static void small(const void *spec, struct smelt__problem_options *given) {
-    (void)spec;
-    if (given->tokens == 0)
-        given->tokens = 5;
-}
-
-static int variation(int number, struct smelt__problem_options *given) {
-    given->strided = number;
-    return number < 2;
-}
+static const struct smelt__problem_options kinds[] = {{.strided = 0}, {.strided = 1}};
 
 static const char *inputs(const struct smelt__problem_options *given) {
     return given->own[SIGN] == POSITIVE ? "positive" : given->strided ? "strided" : "packed";
-}
-
-static int trial(const void *spec, int number, struct smelt__problem_options *given) {
-    (void)spec;
-    given->tokens = 7;
-    return number == 0;
 }
 
 static void shape_forward(struct smelt__problem *problem) {
@@ -209,10 +189,10 @@ const struct smelt__harness_operator smelt__harness_toy = {
     .options = options,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
-    .defaults = defaults,
-    .small = small,
-    .variation = variation,
+    .rows = 1, /* it has none */
+    .small = {.tokens = 5},
+    .trial = {.tokens = 7},
+    SMELT__KINDS(kinds),
     .inputs = inputs,
-    .trial = trial,
     .bench = {.tokens = 4096},
 };
