@@ -37,7 +37,7 @@ static PyObject *leave(PyObject *module, PyObject *ignored) {
 
 static PyMethodDef functions[] = {
     {"setup", setup, METH_VARARGS,
-     "setup(tensor type, dtypes, make, make at once, stream[, exchange])"},
+     "setup(tensor type, dtypes, make, make at once, stream, view[, exchange])"},
     {"describe", describe, METH_O,
      "describe(operator): the tensors and scalars of each pass, as native.h says."},
     {"watch", (PyCFunction)(void (*)(void))watch, METH_FASTCALL,

@@ -1,7 +1,7 @@
 /*
  * smelt_kernels._native: a thin layer over the C API. It uses Python's stable ABI, so that one
  * build serves every Python from 3.10 on, and no headers of PyTorch: it reads tensors through
- * DLPack's exchange interface if PyTorch has it, else through their methods.
+ * DLPack's exchange interface if PyTorch has it, else through a Python function.
  *
  * tensors.c   what is where: address, shape, strides, element type, device of a tensor
  * look.c      whether a call may go directly, and the key of its operator
@@ -70,8 +70,8 @@ PyObject *quick_maker(enum location location, int device);
  * `quick`: quick_maker's result; NULL: on the device of `like`. */
 PyObject *make_tensor(PyObject *like, PyObject *quick, const struct view *shape);
 
-/* setup(tensor type, dtypes, make, make at once, stream): the parts of PyTorch that these functions
- * use. */
+/* setup(tensor type, dtypes, make, make at once, stream, view): the parts of PyTorch that these
+ * functions use. */
 PyObject *setup(PyObject *module, PyObject *args);
 
 /* In look's `counts`: the tensor is not in the key. See look.c. */

@@ -11,10 +11,9 @@ static PyObject *maker; /* (tensor, sizes, dtype) -> tensor */
  * uses the current device, current_device(). */
 static PyObject *makers[ELSEWHERE], *current_device;
 static PyObject *stream_of; /* (device) -> address of a stream */
+/* (tensor) -> address, sizes, strides, dtype, enum location, device's number */
+static PyObject *viewer;
 static const struct dlpack_exchange *exchange;
-
-static PyObject *name_data_ptr, *name_shape, *name_stride, *name_dtype, *name_is_cuda,
-    *name_get_device, *name_is_cpu;
 
 static const struct {
     const char *name;
@@ -80,28 +79,12 @@ static int view_by_exchange(PyObject *object, const char *name, struct view *vie
     return 0;
 }
 
-/* ---- through methods, before PyTorch 2.10 ---------------------------------------------------- */
+/* ---- through a function, before PyTorch 2.10 -------------------------------------------------- */
 
-/* Puts a new reference into *value. 0 or -1. */
-static int attribute(PyObject *object, PyObject *name, PyObject **value) {
-    *value = PyObject_GetAttr(object, name);
-    return *value ? 0 : -1;
-}
-
-static int read_tuple(PyObject *tuple, const char *name, int64_t *values, int *count) {
-    if (!tuple)
-        return -1;
-    Py_ssize_t size = PyTuple_Size(tuple);
-    int failed = size < 0 ? -1 : 0;
-    if (size > MAX_DIMS)
-        failed = too_many_dims(name, (int)size);
-    for (Py_ssize_t i = 0; !failed && i < size; i++) {
+static int read_sizes(PyObject *tuple, int count, int64_t *values) {
+    for (int i = 0; i < count; i++)
         values[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
-        failed = PyErr_Occurred() ? -1 : 0;
-    }
-    *count = (int)size;
-    Py_DECREF(tuple);
-    return failed;
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static int read_int(PyObject *number, long long *value) {
@@ -112,42 +95,27 @@ static int read_int(PyObject *number, long long *value) {
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int is_true(PyObject *object, PyObject *name) {
-    PyObject *value;
-    if (attribute(object, name, &value))
-        return -1;
-    int result = PyObject_IsTrue(value);
-    Py_DECREF(value);
-    return result;
-}
-
-static int view_by_methods(PyObject *object, const char *name, struct view *view) {
-    PyObject *value;
-    long long number;
-    if (read_int(PyObject_CallMethodObjArgs(object, name_data_ptr, NULL), &number))
-        return -1;
-    view->data = (void *)(uintptr_t)number;
-    if (attribute(object, name_shape, &value) || read_tuple(value, name, view->sizes, &view->dims))
-        return -1;
-    if (read_tuple(PyObject_CallMethodObjArgs(object, name_stride, NULL), name, view->strides,
-                   &view->dims))
-        return -1;
-    if (attribute(object, name_dtype, &value))
-        return -1;
+static int view_by_function(PyObject *object, const char *name, struct view *view) {
+    PyObject *sizes, *strides, *dtype, *found = PyObject_CallFunctionObjArgs(viewer, object, NULL);
+    unsigned long long address;
+    int location, failed = -1;
+    if (!found || !PyArg_ParseTuple(found, "KO!O!Oii", &address, &PyTuple_Type, &sizes,
+                                    &PyTuple_Type, &strides, &dtype, &location, &view->device))
+        goto out;
+    view->data = (void *)(uintptr_t)address;
+    view->dims = (int)PyTuple_Size(sizes);
+    view->location = (enum location)location;
+    if (view->dims > MAX_DIMS)
+        failed = too_many_dims(name, view->dims);
+    else if (!read_sizes(sizes, view->dims, view->sizes))
+        failed = read_sizes(strides, view->dims, view->strides);
     view->element = OTHER_ELEMENT;
     for (int i = 0; i < OTHER_ELEMENT; i++)
-        if (value == dtypes[i])
+        if (dtype == dtypes[i])
             view->element = (enum element)i;
-    Py_DECREF(value);
-    const int cuda = is_true(object, name_is_cuda), cpu = is_true(object, name_is_cpu);
-    if (cuda < 0 || cpu < 0)
-        return -1;
-    view->location = cuda ? ON_CUDA : cpu ? ON_CPU : ELSEWHERE;
-    number = 0;
-    if (cuda && read_int(PyObject_CallMethodObjArgs(object, name_get_device, NULL), &number))
-        return -1;
-    view->device = (int)number;
-    return 0;
+out:
+    Py_XDECREF(found);
+    return failed;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -162,12 +130,12 @@ int tensor_view(PyObject *object, const char *name, struct view *view) {
                      (PyObject *)Py_TYPE(object));
         return -1;
     }
-    return exchange ? view_by_exchange(object, name, view) : view_by_methods(object, name, view);
+    return exchange ? view_by_exchange(object, name, view) : view_by_function(object, name, view);
 }
 
 PyObject *type_of(PyObject *tensor, enum element element) {
     if (element == OTHER_ELEMENT)
-        return PyObject_GetAttr(tensor, name_dtype);
+        return PyObject_GetAttrString(tensor, "dtype");
     Py_INCREF(dtypes[element]);
     return dtypes[element];
 }
@@ -279,20 +247,6 @@ static const struct dlpack_exchange *find_exchange(PyObject *type) {
     return found && found->view && found->current_stream ? found : NULL;
 }
 
-static int intern_names(void) {
-    static const struct {
-        PyObject **name;
-        const char *text;
-    } names[] = {{&name_data_ptr, "data_ptr"}, {&name_shape, "shape"},
-                 {&name_stride, "stride"},     {&name_dtype, "dtype"},
-                 {&name_is_cuda, "is_cuda"},   {&name_get_device, "get_device"},
-                 {&name_is_cpu, "is_cpu"}};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (!*names[i].name && !(*names[i].name = PyUnicode_InternFromString(names[i].text)))
-            return -1;
-    return 0;
-}
-
 /* Keeps setup's makers: (for the CPU, for a GPU, current device), each a function or None. */
 static void keep_makers(PyObject *given) {
     PyObject *const cpu = PyTuple_GetItem(given, 0), *const cuda = PyTuple_GetItem(given, 1);
@@ -302,28 +256,28 @@ static void keep_makers(PyObject *given) {
 }
 
 PyObject *setup(PyObject *module, PyObject *args) {
-    PyObject *type, *types, *make, *at_once, *stream;
+    PyObject *type, *types, *make, *at_once, *stream, *view;
     int use_exchange = 1;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!OO!O|p:setup", &type, &PyTuple_Type, &types, &make,
-                          &PyTuple_Type, &at_once, &stream, &use_exchange))
+    if (!PyArg_ParseTuple(args, "OO!OO!OO|p:setup", &type, &PyTuple_Type, &types, &make,
+                          &PyTuple_Type, &at_once, &stream, &view, &use_exchange))
         return NULL;
     if (PyTuple_Size(types) != OTHER_ELEMENT || PyTuple_Size(at_once) != 3)
         return PyErr_Format(PyExc_ValueError, "setup: %d element types and 3 makers are needed",
                             (int)OTHER_ELEMENT);
-    if (intern_names())
-        return NULL;
     Py_INCREF(type);
     Py_INCREF(types); /* kept with the objects that they refer to */
     Py_INCREF(at_once);
     Py_INCREF(make);
     Py_INCREF(stream);
+    Py_INCREF(view);
     tensor_type = type;
     for (int i = 0; i < OTHER_ELEMENT; i++)
         dtypes[i] = PyTuple_GetItem(types, i);
     maker = make;
     keep_makers(at_once);
     stream_of = stream;
+    viewer = view;
     exchange = use_exchange ? find_exchange(type) : NULL;
     return PyBool_FromLong(exchange != NULL);
 }

@@ -13,12 +13,11 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, number, power, tensor
-from ._indexer import of_groups
+from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, legal_scale, number, power, tensor
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
-from ._indexer_training import multiplies_afterwards
-from ._library import LibraryOperation, spec_text
-from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
+from ._indexer_training import loss_rules, multiplies_afterwards
+from ._library import LibraryOperation, of_groups, spec_text
+from ._operation import Scaling, as_kernels_read, may_cast, wants_gradients
 
 
 def _keys(k):
@@ -27,6 +26,7 @@ def _keys(k):
 
 
 def _heads_are_divided(named) -> None:
+    legal_scale(named["scale"])
     heads, kv_heads = named["q"].shape[1], named["k"].shape[1]
     if kv_heads == 0 or heads % kv_heads:
         raise ValueError(f"smelt: kv_heads={kv_heads} does not divide heads={heads}")
@@ -118,16 +118,14 @@ def _by_reference(
     groups,
     granularity,
     block_max,
-    index_dk_dtype,
 ):
     parts = []
     for a, b, c, d, e in zip(*(each.chunk(groups, 1) for each in (q, _of_groups(k, groups), lse, index_q, index_weights))):
         part = a, b, c, d, index_k, e, window_begin, window_end, weight, scale, query_weight
         parts.append(_reference.dense_loss(*part, activation, granularity, block_max))
     loss, losses, dq, dk, dweights = zip(*parts)
-    dk = sum(dk).to(index_dk_dtype or index_k.dtype)
     losses = losses[0] if groups == 1 else torch.stack(losses, 1)
-    return sum(loss), losses, torch.cat(dq, 1), torch.cat(dweights, 1), dk
+    return sum(loss), losses, torch.cat(dq, 1), torch.cat(dweights, 1), sum(dk)
 
 
 def _of_groups(k, groups):
@@ -135,26 +133,10 @@ def _of_groups(k, groups):
     return k if k.shape[1] % groups == 0 else k.repeat_interleave(groups // k.shape[1], 1)
 
 
-def _products(_, grad_loss, dq, dk, dweights):
-    return tuple((each * grad_loss).to(each.dtype) for each in (dq, dk, dweights))
-
-
-_backward = Operation(
-    "indexer_dense_loss_backward", _products, lambda _, *made: tuple(each.new_empty(each.shape) for each in made),
-    {"grad_loss": "Tensor", "dq": "Tensor", "dk": "Tensor", "dweights": "Tensor"}, 3, {"grad_loss": 0},
-)  # fmt: skip
-_backward.refuse_derivatives("indexer_dense_loss")
-
-
-def _gradients(grad_loss, _, dq, dk, dweights):
-    if torch.is_grad_enabled() and not is_traced():
-        dq = dq.detach().requires_grad_()  # it depends on the inputs, which are not kept
-    return _backward.in_backward(grad_loss, dq, dk, dweights)
-
-
 def _rules(named) -> None:
     """What the spec's check says, of the eager reference's calls."""
     _heads_are_divided(named)
+    loss_rules(named)
     groups, kv_heads = named["groups"], named["k"].shape[1]
     for name in ("q", "index_q"):
         if named[name].shape[1] % groups:
@@ -171,8 +153,9 @@ _loss = LibraryOperation(
     kinds={"index_weights": WEIGHTS}, rules=_rules,
 )  # fmt: skip
 _loss.differentiable(
-    ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None), _gradients
-)
+    ("index_q", "index_k", "index_weights"), 0, lambda _, made: ((made[2], made[4], made[3]), None),
+    Scaling("indexer_dense_loss", ("dq", "dk", "dweights")).flow,
+)  # fmt: skip
 
 
 @overload

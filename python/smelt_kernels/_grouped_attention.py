@@ -11,7 +11,7 @@ from . import _reference, _runtime
 from ._checks import LSE_BASES, Backend, LseBase, choose, integer, legal_scale, number, whole
 from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read, may_cast
-from ._sparse_attention import LOG2E, NEVER, WIDE_TYPES, fp32, listed, topk_for
+from ._sparse_attention import LOG2E, NEVER, WIDE_TYPES, fp32, topk_for
 
 GRANULARITIES = (1, 4, 16, 64, 128)
 _KEY = {"q": 2, "k": 2, "v": 1, "indices": 2}
@@ -47,7 +47,8 @@ def _backward_spec(
     return text if type(text) is _runtime.Refused else f"{text},passes=backward,deterministic={deterministic:d}"
 
 
-def _lists_are_legal(named) -> None:
+def _rules(named) -> None:
+    legal_scale(named["scale"])
     lists, kv_heads = named["indices"].shape[-2], named["k"].shape[-2]
     if lists not in (1, kv_heads):
         raise ValueError(f"smelt: indices must have 1 list or {kv_heads}, one for each KV head, not {lists}")
@@ -56,58 +57,19 @@ def _lists_are_legal(named) -> None:
         raise ValueError(f"smelt: q has {heads} heads, which must be a multiple of k's {kv_heads}")
 
 
-def _unlisted(queries, query_count, lse):
-    """Which queries a query list leaves out, of lse's leading shape; None without a list."""
-    if queries is None:
-        return None
-    return ~listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1])
-
-
-def _by_reference(q, k, v, indices, topk_length, limit, sink, queries, query_count, scale, granularity):
-    legal_scale(scale)
-    out, lse = _reference.sparse_gqa(q, k, v, indices, scale, granularity, topk_length, limit, sink)
-    left_out = _unlisted(queries, query_count, lse)
-    if left_out is None:
-        return out, lse
-    return out.masked_fill(left_out[..., None, None], 0), lse.masked_fill(left_out[..., None], NEVER)
-
-
-def _backward_by_reference(
-    grad_out, q, k, v, indices, topk_length, limit, sink, queries, query_count, lse, scale, granularity,
-    dk_dtype, dv_dtype,
-):  # fmt: skip
-    left_out = _unlisted(queries, query_count, lse)
-    if left_out is not None:
-        grad_out = grad_out.masked_fill(left_out[..., None, None], 0)
-    leaves = [each.detach().requires_grad_() for each in (q, k, v, *(() if sink is None else (sink,)))]
-    with torch.enable_grad():
-        out, _ = _reference.sparse_gqa(*leaves[:3], indices, scale, granularity, topk_length, limit, *leaves[3:])
-        dq, dk, dv, *dsink = torch.autograd.grad(out, leaves, grad_out.to(out.dtype))
-    return dq, dk.to(dk_dtype or k.dtype), dv.to(dv_dtype or v.dtype), dsink[0] if dsink else None
-
-
-def _scores_by_reference(
-    q, k, lse, indices, topk_length, limit, sink, queries, query_count, scale, granularity
-):  # fmt: skip
-    legal_scale(scale)
-    target = _reference.sparse_gqa_scores(q, k, lse, indices, scale, granularity, topk_length, limit, sink)
-    left_out = _unlisted(queries, query_count, lse)
-    return target.float() if left_out is None else target.float().masked_fill(left_out[..., None, None], 0)
-
-
 _backward = LibraryOperation(
-    "sparse_gqa", which=1, name="sparse_gqa_backward", spec=_backward_spec, key=_KEY, reference=_backward_by_reference,
-    floats=True, rules=_lists_are_legal,
+    "sparse_gqa", which=1, name="sparse_gqa_backward", spec=_backward_spec, key=_KEY, reference=_reference.sparse_gqa_backward,
+    floats=True, rules=_rules,
 )  # fmt: skip
 _backward.refuse_derivatives("sparse_gqa")
 _attention = LibraryOperation(
-    "sparse_gqa", spec=_spec, key=_KEY, reference=_by_reference, gradient=_backward, fills={"lse": NEVER}, floats=True,
-    rules=_lists_are_legal,
+    "sparse_gqa", spec=_spec, key=_KEY, reference=_reference.sparse_gqa, gradient=_backward, fills={"lse": NEVER}, floats=True,
+    rules=_rules,
 )  # fmt: skip
 
 _scores = LibraryOperation(
-    "sparse_gqa_scores", spec=_scores_spec, key={"q": 2, "k": 2, "indices": 2}, reference=_scores_by_reference,
-    floats=True, rules=_lists_are_legal,
+    "sparse_gqa_scores", spec=_scores_spec, key={"q": 2, "k": 2, "indices": 2}, reference=_reference.sparse_gqa_scores,
+    floats=True, rules=_rules,
 )  # fmt: skip
 
 

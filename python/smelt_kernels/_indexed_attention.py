@@ -15,9 +15,11 @@ from ._indexer import scoring
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
 from ._indexer_training import _loss, _scores, multiplies_afterwards
-from ._operation import Operation, as_kernels_read, is_batched, may_cast, wants_gradients
+from ._operation import Operation, is_batched, may_cast, wants_gradients
 from ._selection import _topk, ascend, entries_of, lists, publication
-from ._sparse_attention import WIDE_TYPES, Buckets, _attention, _backward, _buckets, fp32, topk_for, value_width
+from ._sparse_attention import (
+    WIDE_TYPES, Buckets, _attention, _backward, _buckets, attended_as_kernels_read, fp32, topk_for, value_width,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -305,10 +307,7 @@ def indexed_attention(
     later = multiplies_afterwards(query_weight)
     wanted = None
     if may_cast(tensor(q, "q")):
-        if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
-            wanted, q = as_kernels_read(backend, q)
-        else:
-            wanted, q, kv = as_kernels_read(backend, q, kv)
+        wanted, q, kv = attended_as_kernels_read(backend, q, kv, dkv_dtype)
     if may_cast(tensor(index_q, "index_q")):
         index_q, index_k, index_weights = scored_as_kernels_read(backend, index_q, index_k, index_weights)
     if dkv_dtype is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose, number, power, whole
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read
-from ._library import LibraryOperation, spec_text
+from ._library import LibraryOperation, of_groups, spec_text
 from ._operation import may_cast
 
 CHUNK_BYTES = 128 << 20  # of logits that exist at a time in a call in chunks of queries
@@ -87,11 +87,6 @@ def scored_rules(named) -> None:
         raise ValueError(f"smelt: groups = {named['groups']} does not divide the {q.shape[1]} heads of q")
     if named["weights"] is not None and named["scale"] not in (0, 1):
         raise ValueError("smelt: scale goes with weights=None: fold it into weights")
-
-
-def of_groups(named) -> dict:
-    """The extent that no tensor's shape has."""
-    return {"G": named["groups"]}
 
 
 def scored_table(named) -> tuple:

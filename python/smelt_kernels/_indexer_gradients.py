@@ -22,13 +22,8 @@ def _spec(_, heads, dim, __, width, weights_dtype, activation: str, deterministi
     return spec_text("indexer_bwd", keys | {"deterministic": deterministic, "weights_dtype": weights_dtype})
 
 
-def _by_reference(grad, q, k, weights, indices, topk_length, limit, activation, dk_dtype):
-    dq, dk, dweights = _reference.scores_backward(grad, q, k, weights, indices, topk_length, limit, activation)
-    return dq, dk.to(dk_dtype or k.dtype), dweights
-
-
 backward = LibraryOperation(
-    "indexer_bwd", which=1, spec=_spec, key=SLOTS_KEY, reference=_by_reference, kinds={"weights": WEIGHTS}
+    "indexer_bwd", which=1, spec=_spec, key=SLOTS_KEY, reference=_reference.scores_backward, kinds={"weights": WEIGHTS}
 )
 backward.refuse_derivatives("indexer_scores")
 

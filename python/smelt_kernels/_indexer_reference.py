@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 
-from ._checks import legal_scale
 from ._reference import CHUNK_BYTES, in_its_own_types, valid_slots
 
 NEVER = float("-inf")
@@ -222,7 +219,7 @@ def scores_backward(grad, q, k, weights, indices, topk_length, limit=None, activ
         if dk is None:
             dk = by_slot.new_zeros((k.shape[0] + 1, k.shape[1]))
         dk.index_add_(0, slots.flatten(), by_slot.flatten(0, 1))
-    return torch.cat(dqs).to(q.dtype), dk[:-1].to(k.dtype), torch.cat(dweights).to(weights.dtype)
+    return torch.cat(dqs), dk[:-1], torch.cat(dweights)
 
 
 def loss(logits, target, indices, topk_length, weight, rows, query_weight):
@@ -262,11 +259,10 @@ def _dense_parts(q, k, window_begin, window_end, scale):
 @in_its_own_types
 def dense_lse(q, k, window_begin, window_end, scale):
     """The operator dense_lse."""
-    legal_scale(scale)
     parts = []
     for _, scores, within in _dense_parts(q, k, window_begin, window_end, scale):
         parts.append(scores.masked_fill(~within.unsqueeze(1), NEVER).logsumexp(-1))
-    return torch.cat(parts) if q.dtype is torch.float64 else torch.cat(parts).float()
+    return torch.cat(parts)
 
 
 def _pooled_windows(window_begin, window_end, rows, size):
@@ -299,9 +295,6 @@ def dense_loss(
     activation="relu", granularity=1, block_max=1,
 ):  # fmt: skip
     """The operator indexer_dense_loss: the loss, the queries', dq, dk and dweights of the indexer's."""
-    legal_scale(scale)
-    if not math.isfinite(query_weight) or query_weight == 0:
-        raise ValueError(f"smelt: query_weight = {query_weight} is not legal; legal: finite numbers but 0")
     wide = torch.promote_types(index_q.dtype, torch.float32)
     rows, keys = k.shape[0], index_k.to(wide)
     begins, ends = window_begin, window_end
@@ -331,5 +324,4 @@ def dense_loss(
         dweights.append((shares * _activated(products, activation)).sum(-1))
         dk += torch.einsum("ths,thd->sd", weighted, queries)
     losses = torch.cat(losses)
-    made = torch.cat(dqs).to(index_q.dtype), dk, torch.cat(dweights).to(index_weights.dtype)
-    return losses.sum(), losses, *made
+    return losses.sum(), losses, torch.cat(dqs), dk, torch.cat(dweights)

@@ -18,13 +18,13 @@ from torch.compiler import is_compiling
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
 from ._checks import (
-    ACTIVATIONS, BLOCKS, Activation, Backend, choose, integer, legal_scale, number, tensor, whole,
+    ACTIVATIONS, BLOCKS, Activation, Backend, choose, number, tensor, whole,
 )  # fmt: skip
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, type_of_dk
 from ._library import LibraryOperation, spec_text
-from ._operation import Operation, as_kernels_read, is_traced, may_cast, wants_gradients
-from ._sparse_attention import ATTENTION_KEY, attention_spec, fits, fp32, listed, topk_for
+from ._operation import Scaling, as_kernels_read, may_cast, wants_gradients
+from ._sparse_attention import ATTENTION_KEY, attention_rules, attention_spec, fp32, topk_for
 
 # ---- attention's probabilities ----------------------------------------------------------------------
 
@@ -33,17 +33,9 @@ def _scores_spec(_, heads, dqk, __, ___, width, dv: int, topk: int, sink) -> str
     return attention_spec("sparse_scores", heads, dqk, width, dv, topk, sink)
 
 
-def _scores_by_reference(q, kv, indices, topk_length, sink, queries, query_count, lse, scale):
-    legal_scale(scale)
-    target = _attention_reference.sparse_scores(q, kv, indices, lse, scale, topk_length=topk_length, sink=sink)
-    if queries is not None:
-        named = listed(queries, query_count, lse[..., 0].numel()).view(indices.shape[:-1])
-        target = target * named.unsqueeze(-1)
-    return target.float()
-
-
 _scores = LibraryOperation(
-    "sparse_scores", spec=_scores_spec, key=ATTENTION_KEY, reference=_scores_by_reference, floats=True, rules=fits
+    "sparse_scores", spec=_scores_spec, key=ATTENTION_KEY, reference=_attention_reference.sparse_scores, floats=True,
+    rules=attention_rules,
 )
 
 
@@ -129,21 +121,12 @@ def _blocks_spec(
     return _spec_of_slots(heads, dim, width, weights_dtype, activation, block_max)
 
 
-def _block_rows(entries, size, keys, topk_length, limit):
-    """The keys of each entry's block, [T, width, size] int32; -1 where masked."""
-    within = torch.arange(size, device=entries.device)
-    rows = entries.long().unsqueeze(-1) * size + within
-    end = keys if limit is None else limit.long().clamp(max=keys)[:, None, None]
-    valid = (entries.unsqueeze(-1) >= 0) & (rows < end)
-    if topk_length is not None:
-        slot = torch.arange(entries.shape[1], device=entries.device)
-        valid &= (slot < topk_length.unsqueeze(-1)).unsqueeze(-1)
-    return torch.where(valid, rows, -1).int()
-
-
 def _blocks_by_reference(q, k, weights, indices, topk_length, limit, activation, block_max):
-    rows = _block_rows(indices, block_max, len(k), topk_length, limit)
-    logits = _reference.scores(q, k, weights, rows.flatten(1), None, None, activation).unflatten(1, rows.shape[1:])
+    length = topk_length if topk_length is None else topk_length.unsqueeze(1)
+    rows, valid = _attention_reference.block_rows(indices.unsqueeze(1), block_max, len(k), length, limit)
+    rows = torch.where(valid, rows, -1).int().squeeze(1)
+    logits = _reference.scores(q, k, weights, rows, None, None, activation).view(*indices.shape, block_max)
+    rows = rows.view_as(logits)
     logits = logits.masked_fill(logits.isnan(), NEVER)
     best = logits.argmax(-1, keepdim=True)
     largest = logits.gather(-1, best).squeeze(-1)
@@ -252,35 +235,17 @@ def _loss_spec(_, width) -> str:
     return spec_text("indexer_loss", {"topk": topk_for(width)})
 
 
-def _loss_by_reference(logits, target, indices, topk_length, weight, rows, query_weight):
-    rows, query_weight = integer(rows, "rows"), number(query_weight, "query_weight")
-    if not 0 < abs(query_weight) <= torch.finfo(torch.float32).max:
+def loss_rules(named) -> None:
+    query_weight = number(named["query_weight"], "query_weight")
+    if isinstance(query_weight, (float, int)) and not 0 < abs(query_weight) <= torch.finfo(torch.float32).max:
         raise ValueError(f"smelt: query_weight = {query_weight} is not legal; legal: finite numbers but 0")
-    return _reference.loss(logits, target, indices, topk_length, weight, rows, query_weight)
-
-
-def _indexer_loss_backward(_, grad_loss, grad):
-    return (grad * grad_loss,)
-
-
-_loss_backward = Operation(
-    "indexer_loss_backward", _indexer_loss_backward, lambda _, grad: (grad.new_empty(grad.shape),),
-    {"grad_loss": "Tensor", "grad": "Tensor"}, 1, {"grad_loss": 0},
-)  # fmt: skip
-_loss_backward.refuse_derivatives("indexer_loss")
-
-
-def _loss_gradients(grad_loss, _, grad):
-    if torch.is_grad_enabled() and not is_traced():
-        grad = grad.detach().requires_grad_()  # it depends on the logits, which are not kept
-    return _loss_backward.in_backward(grad_loss, grad)
 
 
 _loss = LibraryOperation(
-    "indexer_loss", spec=_loss_spec, key={"indices": 1}, reference=_loss_by_reference, also=("losses",),
-    asked=("grad",),
+    "indexer_loss", spec=_loss_spec, key={"indices": 1}, reference=_reference.loss, also=("losses",),
+    asked=("grad",), rules=loss_rules,
 )  # fmt: skip
-_loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), _loss_gradients)
+_loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), Scaling("indexer_loss", ("grad",)).flow)
 
 
 def multiplies_afterwards(query_weight) -> bool:

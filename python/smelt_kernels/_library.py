@@ -20,6 +20,7 @@ NEVER = float("-inf")
 FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
 TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8"}  # as specs name them
 LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
+LISTED = ("queries", "query_count")  # tensors that say which queries are computed
 SLOTS = "width"  # the letter of a list's slots, of which kernels need one
 
 
@@ -36,6 +37,11 @@ def _rows_of(spec: str, which: int) -> dict:
     return {row.name: row for row in Pass(spec, which).rows}
 
 
+def of_groups(named) -> dict:
+    """LibraryOperation's `sizes`, of operators with the option `groups`."""
+    return {"G": named["groups"]}
+
+
 def is_deterministic(asked) -> bool:
     return torch.are_deterministic_algorithms_enabled() if asked is None else bool(asked)
 
@@ -48,9 +54,9 @@ class LibraryOperation(Operation):
         is not given), the letter of an input's dimension (the extent), or an option of the call, annotated with its type.
         None: the operator has no keys.
     key: see Operation.
-    reference: the eager one. It is called with those arguments of the call that its parameters name, and returns a
-        tensor, or a tuple of all outputs. Optional tensors and numbers that it does not name (but LAUNCH) are no
-        arguments of the call.
+    reference: the eager one. It is called with those arguments of the call that its parameters name, for all queries, and
+        returns a tensor, or a tuple of all outputs, of any floating types. Optional tensors (but LISTED) and numbers (but
+        LAUNCH) that it does not name are no arguments of the call.
     which: 0 for the forward, 1 for the backward pass. name: the custom operator's, the operator's where not given.
     gradient: the operation that computes the gradients of the output `differentiable`; its other inputs are arguments
         and outputs of this operation, by name.
@@ -101,7 +107,7 @@ class LibraryOperation(Operation):
         self.options = {name: f"with_{name}" for name in asked} | (made_with or {})  # with which outputs are made
         rows = [row for row in described.rows if row.name in written or not row.flags & (OUTPUT | WRITTEN)]
         self.read = tuple(inspect.signature(reference).parameters)
-        rows = [row for row in rows if row.name in (*self.read, *written) or not row.is_optional()]
+        rows = [row for row in rows if row.name in (*self.read, *written, *LISTED) or not row.is_optional()]
         rows.sort(key=lambda row: not _is_gradient(row))
         order = [row.name for row in rows]
         made = [row.name for row in described.rows if row.is_output()]
@@ -295,15 +301,23 @@ class LibraryOperation(Operation):
         return tuple(made)
 
     def _by_reference(self, arguments, refused) -> tuple:
-        self._check(arguments)
+        named = dict(zip(self.names, self._checked(arguments)))
         if refused is not None:
             _runtime.warn_of(refused)
-        named = dict(zip(self.names, arguments))
+        left_out = _left_out(named) if named.get("queries") is not None else None
+        if left_out is not None:
+            named |= {row.name: _filled(named[row.name], left_out, 0) for row in self.rows if _is_gradient(row)}
         with torch.no_grad():
             made = self.reference(**{name: named[name] for name in self.read})
-        made = made if isinstance(made, tuple) else (made,)
-        wanted = [named.get(self.options.get(row.name), True) for row in self.results]
-        return tuple(each if is_wanted else None for each, is_wanted in zip(made, wanted))
+        results = []
+        for row, each in zip(self.results, made if isinstance(made, tuple) else (made,)):
+            kind = self._type_of(row, named)
+            if f"{row.name}_sum" in named:
+                named[f"{row.name}_sum"] += each
+            elif kind is not None and left_out is not None and not self.which:
+                each = _filled(each, left_out, self.fills.get(row.name, 0))
+            results.append(None if kind is None else each.to(kind))
+        return tuple(results)
 
     # ---- gradients ----------------------------------------------------------------------------------
 
@@ -331,6 +345,20 @@ class LibraryOperation(Operation):
             return [None if tensors[place] is None else each for each, place in zip(made, given)]
 
         self.differentiable(leaves, outputs.index(differentiable), saved, flow)
+
+
+def _left_out(named):
+    """The queries that a query list does not name: bool, of q's leading shape."""
+    queries, query_count, lead = named["queries"], named["query_count"], named["q"].shape[:-2]
+    count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
+    counts = (queries >= 0) & (queries < lead.numel()) & (torch.arange(queries.shape[0], device=queries.device) < count)
+    left_out = torch.ones(lead.numel() + 1, dtype=torch.bool, device=queries.device)
+    left_out[torch.where(counts, queries.long(), lead.numel())] = False
+    return left_out[:-1].view(lead)
+
+
+def _filled(tensor, queries, value):
+    return tensor.masked_fill(queries.view(*queries.shape, *[1] * (tensor.dim() - queries.dim())), value)
 
 
 def _is_gradient(row: Row) -> bool:

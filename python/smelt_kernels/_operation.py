@@ -206,9 +206,14 @@ class Operation:
     def check_arguments(self, arguments) -> None:
         """Of what kernel and fake rely on. In a direct call the native module has the first word."""
 
-    def _watched(self, arguments) -> tuple:
+    def _checked(self, arguments) -> list:
+        """As the custom operator takes them."""
         arguments = [check(value, name) for check, value, name in zip(self.checks, arguments, self.names)]
         self._check(arguments)
+        return arguments
+
+    def _watched(self, arguments) -> tuple:
+        arguments = self._checked(arguments)
         if self.leaves:
             _refuse_tangents(arguments[: self.tensors])
         else:
@@ -265,6 +270,29 @@ class Operation:
         watched = _is_grad_enabled() or is_compiling() or is_batched(arguments[0])
         key = None if watched else _native.look(self.key, arguments, None)
         return self._by_operator(arguments) if key is None else self.kernel(key, *arguments)
+
+
+class Scaling(Operation):
+    """The backward pass of a loss whose gradients the forward pass has computed: their products with the loss's gradient."""
+
+    def __init__(self, of: str, gradients: tuple):
+        parameters = dict.fromkeys(("grad_loss", *gradients), "Tensor")
+        super().__init__(f"{of}_backward", self._products, self._made, parameters, len(gradients), {"grad_loss": 0})
+        self.refuse_derivatives(of)
+
+    @staticmethod
+    def _products(_, grad_loss, *gradients):
+        return tuple((each * grad_loss).to(each.dtype) for each in gradients)
+
+    @staticmethod
+    def _made(_, *gradients):
+        return tuple(each.new_empty(each.shape) for each in gradients)
+
+    def flow(self, grad_loss, _, first, *others) -> tuple:
+        """The loss's `gradients`."""
+        if torch.is_grad_enabled() and not is_traced():
+            first = first.detach().requires_grad_()  # it depends on inputs, which are not kept
+        return self.in_backward(grad_loss, first, *others)
 
 
 class _Direct(torch.autograd.Function):

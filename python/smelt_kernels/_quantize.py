@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import SCALES, Backend, ScaleKind, choose, integer
-from ._library import LibraryOperation, spec_text
+from ._library import LibraryOperation, of_groups, spec_text
 from ._operation import as_kernels_read, may_cast
 
 
@@ -29,24 +29,9 @@ def _dequantized(x, scale, groups):
     return _reference.quantize(x, scale, groups)[1]
 
 
-def _sizes(named) -> dict:
-    return {"G": named["groups"]}
-
-
-_quantization = LibraryOperation(
-    "quantize", spec=_spec, key={"x": 1}, reference=_quantized, also=("y", "scale"), sizes=_sizes, rules=_rules
-)
-
-_rounding = LibraryOperation(
-    "quantize",
-    name="fake_quantize",
-    spec=_spec,
-    key={"x": 1},
-    reference=_dequantized,
-    also=("dequantized",),
-    sizes=_sizes,
-    rules=_rules,
-)
+_common = {"spec": _spec, "key": {"x": 1}, "sizes": of_groups, "rules": _rules}
+_quantization = LibraryOperation("quantize", reference=_quantized, also=("y", "scale"), **_common)
+_rounding = LibraryOperation("quantize", name="fake_quantize", reference=_dequantized, also=("dequantized",), **_common)
 _rounding.differentiable(("x",), 0, lambda arguments, made: ((), ()), lambda grad, rest: (grad,))
 
 

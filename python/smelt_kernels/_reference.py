@@ -2,6 +2,8 @@
 
 It runs anywhere and in any floating type, computes in fp32 (fp64 of fp64), and is slow: every query's
 rows are gathered.
+
+Attention over a shared table of rows is grouped attention with one KV head, whose values are the first columns of its keys.
 """
 
 from __future__ import annotations
@@ -12,6 +14,16 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 CHUNK_BYTES = 1 << 28  # of gathered rows
+VALUE_WIDTHS = (64, 128, 256, 512)  # of models, for a dv that is not given
+
+
+def value_width(dqk: int) -> int:
+    """dv where it is not given: dqk, or dqk less the 64 columns of a rotary position."""
+    if dqk in VALUE_WIDTHS:
+        return dqk
+    if dqk - 64 in VALUE_WIDTHS:
+        return dqk - 64
+    raise ValueError(f"smelt: dv must be given for rows of {dqk} columns")
 
 
 def in_its_own_types(function):
@@ -32,21 +44,49 @@ def valid_slots(indices, rows, topk_length=None, topk=None):
     if topk_length is not None:
         slots = torch.arange(indices.shape[-1], device=indices.device)
         valid = valid & (slots < topk_length.unsqueeze(-1))
-    if topk is not None and topk < indices.shape[-1]:
+    if topk and topk < indices.shape[-1]:
         valid = valid & (valid.cumsum(-1) <= topk)
     return valid
 
 
-def _gathered(rows, indices, valid):
-    """The rows that [B, t] queries' slots name, and which these are; a masked one names the last row, of zeros."""
-    batch = torch.arange(rows.shape[0], device=rows.device)[:, None, None]
-    slots = torch.where(valid, indices.long(), rows.shape[1] - 1)
-    return rows[batch, slots], slots + batch * rows.shape[1]
+def block_rows(indices, granularity, rows, topk_length=None, limit=None):
+    """The rows that entries of granularity rows name, [..., G, width * granularity], and which of them count."""
+    entries = valid_slots(indices, -(-rows // granularity), topk_length)
+    within = torch.arange(granularity, device=indices.device)
+    named = (indices.long().unsqueeze(-1) * granularity + within).flatten(-2)
+    end = rows if limit is None else limit.clamp(0, rows).long()[..., None, None]
+    return named, entries.repeat_interleave(granularity, -1) & (named < end)
 
 
-def _probabilities(q, gathered, valid, sink, scale):
+# ---- grouped attention -------------------------------------------------------------------------------
+# q [B, T, Hq, D], k [B, S, Hkv, D], v [B, S, Hkv, Dv]; a query's lists of rows and which of their slots count, both [B, T, G, W].
+
+
+def _chunks(q, width, *tables):
+    """The type in which is computed; the tables in it, with a row of zeros behind the last one; slices of as many queries as
+    fit into CHUNK_BYTES."""
+    kind = torch.promote_types(q.dtype, torch.float32)
+    tables = [torch.cat([each, each.new_zeros((each.shape[0], 1, *each.shape[2:]))], 1).to(kind) for each in tables]
+    columns = sum(each.shape[-1] for each in tables)
+    step = max(1, CHUNK_BYTES // max(1, q.shape[0] * width * columns * kind.itemsize))
+    return kind, tables, [slice(begin, begin + step) for begin in range(0, max(1, q.shape[1]), step)]
+
+
+def _of_heads(heads, k, rows, valid):
+    """For each KV head: its number, its query heads, its list's, which slots count, and the rows of k that the slots name, of
+    which the last one stands for masked slots."""
+    kv_heads, last = k.shape[2], k.shape[1] - 1
+    batch = torch.arange(k.shape[0], device=k.device)[:, None, None]
+    for head in range(kv_heads):
+        of = min(head, rows.shape[2] - 1)
+        counts = valid[:, :, of]
+        group = slice(head * heads // kv_heads, (head + 1) * heads // kv_heads)
+        yield head, group, of, counts, (batch, torch.where(counts, rows[:, :, of], last), head)
+
+
+def _probabilities(q, keys, valid, sink, scale):
     """Those of the slots and of the sink (0 without one), the log-sum-exp of the first and their largest score."""
-    scores = torch.einsum("bthd,btwd->bthw", q, gathered) * scale
+    scores = torch.einsum("bthd,btwd->bthw", q, keys) * scale
     scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
     highest = (
         scores.detach().amax(-1, keepdim=True)
@@ -63,160 +103,120 @@ def _probabilities(q, gathered, valid, sink, scale):
     return weights / whole, beside / whole, lse.squeeze(-1), highest.squeeze(-1)
 
 
-def _chunk(q, rows, indices, valid, sink, scale, dv):
-    """Of [B, t] queries."""
-    gathered, _ = _gathered(rows, indices, valid)
-    probabilities, _, lse, highest = _probabilities(q, gathered, valid, sink, scale)
-    return torch.einsum("bthw,btwd->bthd", probabilities, gathered[..., :dv]), lse, highest
-
-
-def _prepared(q, kv, indices, topk_length, topk, sink):
-    """In a type of 32 bits or more: kv with a row of zeros behind its last one, and the sink. Then the slots that
-    count, and slices of as many queries as fit into CHUNK_BYTES."""
-    kind = torch.promote_types(q.dtype, torch.float32)
-    valid = valid_slots(indices, kv.shape[1], topk_length, topk)
-    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
-    a_query = max(1, q.shape[0] * indices.shape[-1] * kv.shape[-1] * rows.element_size())
-    step = max(1, CHUNK_BYTES // a_query)
-    parts = [slice(begin, begin + step) for begin in range(0, max(1, q.shape[1]), step)]
-    return kind, rows, None if sink is None else sink.to(kind), valid, parts
-
-
-@in_its_own_types
-def sparse_attention(q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None):
-    """out, lse and max_logits of q [.., T, H, D], kv [.., S, D], indices [.., T, W]."""
-    packed = q.dim() == 3
-    if packed:
-        q, kv, indices = q.unsqueeze(0), kv.unsqueeze(0), indices.unsqueeze(0)
-        topk_length = None if topk_length is None else topk_length.unsqueeze(0)
-    kind, rows, wide, valid, slices = _prepared(q, kv, indices, topk_length, topk, sink)
+def _attend(q, k, v, rows, valid, sink, scale):
+    """Of [B, t] queries: out, lse and max_logits."""
     parts = []
-    for part in slices:
-        inputs = (q[:, part].to(kind), rows, indices[:, part], valid[:, part], wide, scale, dv)
-        again = torch.is_grad_enabled() and len(slices) > 1
-        parts.append(checkpoint(_chunk, *inputs, use_reentrant=False) if again else _chunk(*inputs))
-    out, lse, max_logits = (torch.cat(each, 1) for each in zip(*parts))
-    if packed:
-        out, lse, max_logits = out.squeeze(0), lse.squeeze(0), max_logits.squeeze(0)
-    return out.to(q.dtype), lse.float().detach(), max_logits.float().detach()
-
-
-@in_its_own_types
-def sparse_scores(q, kv, indices, lse, scale, *, topk_length=None, sink=None):
-    """Probabilities at the slots, summed over heads; shapes as sparse_attention's."""
-    if q.dim() == 3:
-        lead = [t.unsqueeze(0) for t in (q, kv, indices, lse)]
-        length = None if topk_length is None else topk_length.unsqueeze(0)
-        return sparse_scores(*lead, scale, topk_length=length, sink=sink).squeeze(0)
-    kind = torch.promote_types(q.dtype, torch.float32)
-    valid = valid_slots(indices, kv.shape[1], topk_length)
-    rows = torch.cat([kv, kv.new_zeros((kv.shape[0], 1, kv.shape[2]))], 1).to(kind)
-    total = lse.to(kind) if sink is None else torch.logaddexp(lse.to(kind), sink.to(kind))
-    batch = torch.arange(q.shape[0], device=q.device)[:, None]
-    target = torch.zeros(indices.shape, dtype=kind, device=q.device)
-    for query in range(q.shape[1]):
-        slots = torch.where(valid[:, query], indices[:, query].long(), kv.shape[1])
-        scores = torch.einsum("bhd,bwd->bhw", q[:, query].to(kind), rows[batch, slots]) * scale
-        shares = torch.exp(scores - total[:, query].unsqueeze(-1)).sum(1)
-        target[:, query] = shares.masked_fill(~valid[:, query], 0.0)
-    return target if kind is torch.float64 else target.float()
-
-
-@in_its_own_types
-def sparse_attention_backward(grad_out, q, kv, indices, scale, dv, *, topk_length=None, sink=None, topk=None):
-    """dq, dkv (as it was summed, in fp32 or fp64) and dsink (None without a sink). Not by autograd, which is out of reach
-    in an operator's kernel."""
-    if q.dim() == 3:
-        lead = [t.unsqueeze(0) for t in (grad_out, q, kv, indices)]
-        length = None if topk_length is None else topk_length.unsqueeze(0)
-        options = {"topk_length": length, "sink": sink, "topk": topk}
-        dq, dkv, dsink = sparse_attention_backward(*lead, scale, dv, **options)
-        return dq.squeeze(0), dkv.squeeze(0), dsink
-    kind, rows, wide, valid, slices = _prepared(q, kv, indices, topk_length, topk, sink)
-    dkv, dqs, dsink = torch.zeros_like(rows), [], rows.new_zeros(q.shape[2])
-    for part in slices:
-        queries, grad = q[:, part].to(kind), grad_out[:, part].to(kind)
-        gathered, slots = _gathered(rows, indices[:, part], valid[:, part])
-        p, beside, _, _ = _probabilities(queries, gathered, valid[:, part], wide, scale)
-        dp = torch.einsum("bthd,btwd->bthw", grad, gathered[..., :dv])
-        delta = (p * dp).sum(-1, keepdim=True)
-        ds = p * (dp - delta) * scale
-        dqs.append(torch.einsum("bthw,btwd->bthd", ds, gathered))
-        by_slot = torch.einsum("bthw,bthd->btwd", ds, queries)
-        by_slot[..., :dv] += torch.einsum("bthw,bthd->btwd", p, grad)
-        dkv.flatten(0, 1).index_add_(0, slots.flatten(), by_slot.flatten(0, 2))
-        dsink -= (beside * delta).sum((0, 1, 3))
-    dq = torch.cat(dqs, 1).to(q.dtype)
-    return dq, dkv[:, :-1].contiguous(), None if sink is None else dsink.to(sink.dtype)
-
-
-def block_rows(indices, granularity, rows, topk_length=None, limit=None):
-    """The rows that entries of granularity rows name, [..., G, width * granularity], and which of them count."""
-    entries = valid_slots(indices, -(-rows // granularity), topk_length)
-    within = torch.arange(granularity, device=indices.device)
-    named = (indices.long().unsqueeze(-1) * granularity + within).flatten(-2)
-    end = rows if limit is None else limit.clamp(0, rows).long()[..., None, None]
-    return named, entries.repeat_interleave(granularity, -1) & (named < end)
-
-
-def _gqa_chunk(q, k, v, named, valid, sink, scale):
-    """Of [B, t] queries; k and v end in a row of zeros."""
-    kv_heads = k.shape[2]
-    batch = torch.arange(k.shape[0], device=k.device)[:, None, None]
-    outs, sums = [], []
-    for head in range(kv_heads):
-        of = min(head, named.shape[2] - 1)
-        rows = torch.where(valid[:, :, of], named[:, :, of], k.shape[1] - 1)
-        group = slice(head * q.shape[2] // kv_heads, (head + 1) * q.shape[2] // kv_heads)
+    for _, group, _, counts, named in _of_heads(q.shape[2], k, rows, valid):
         own = None if sink is None else sink[group]
-        p, _, lse, _ = _probabilities(q[:, :, group], k[batch, rows, head], valid[:, :, of], own, scale)
-        outs.append(torch.einsum("bthw,btwd->bthd", p, v[batch, rows, head]))
-        sums.append(lse)
-    return torch.cat(outs, 2), torch.cat(sums, 2)
+        p, _, lse, highest = _probabilities(q[:, :, group], k[named], counts, own, scale)
+        parts.append((torch.einsum("bthw,btwd->bthd", p, v[named]), lse, highest))
+    return tuple(torch.cat(each, 2) for each in zip(*parts))
+
+
+def _attention(q, k, v, rows, valid, scale, sink):
+    if q.dim() == 3:  # without batches
+        lead = (each.unsqueeze(0) for each in (q, k, v, rows, valid))
+        return tuple(each.squeeze(0) for each in _attention(*lead, scale, sink))
+    kind, tables, slices = _chunks(q, rows.shape[-1], k, v)
+    again = torch.is_grad_enabled() and len(slices) > 1
+    run = functools.partial(checkpoint, _attend, use_reentrant=False) if again else _attend
+    wide = None if sink is None else sink.to(kind)
+    parts = [run(q[:, part].to(kind), *tables, rows[:, part], valid[:, part], wide, scale) for part in slices]
+    out, lse, highest = (torch.cat(each, 1) for each in zip(*parts))
+    return out.to(q.dtype), lse.float().detach(), highest.float().detach()
+
+
+def _gradients(grad_out, q, k, v, rows, valid, scale, sink):
+    """dq, dk, dv and dsink (None without a sink), as they were summed, in fp32 or fp64. Not by autograd, which is out of
+    reach in an operator's kernel."""
+    if q.dim() == 3:
+        lead = (each.unsqueeze(0) for each in (grad_out, q, k, v, rows, valid))
+        *made, dsink = _gradients(*lead, scale, sink)
+        return *(each.squeeze(0) for each in made), dsink
+    kind, (keys, values), slices = _chunks(q, rows.shape[-1], k, v)
+    dq, dk, dv = torch.zeros(q.shape, dtype=kind, device=q.device), torch.zeros_like(keys), torch.zeros_like(values)
+    dsink = None if sink is None else torch.zeros_like(sink, dtype=kind)
+    for part in slices:
+        queries, grads = q[:, part].to(kind), grad_out[:, part].to(kind)
+        for head, group, _, counts, named in _of_heads(q.shape[2], keys, rows[:, part], valid[:, part]):
+            query, grad, key = queries[:, :, group], grads[:, :, group], keys[named]
+            own = None if sink is None else sink[group].to(kind)
+            p, beside, _, _ = _probabilities(query, key, counts, own, scale)
+            dp = torch.einsum("bthd,btwd->bthw", grad, values[named])
+            delta = (p * dp).sum(-1, keepdim=True)
+            ds = p * (dp - delta) * scale
+            dq[:, part, group] = torch.einsum("bthw,btwd->bthd", ds, key)
+            dk[:, :, head].index_put_(named[:2], torch.einsum("bthw,bthd->btwd", ds, query), accumulate=True)
+            dv[:, :, head].index_put_(named[:2], torch.einsum("bthw,bthd->btwd", p, grad), accumulate=True)
+            if sink is not None:
+                dsink[group] -= (beside * delta).sum((0, 1, 3))
+    return dq, dk[:, :-1], dv[:, :-1], dsink
+
+
+def _sums(q, k, lse, rows, valid, scale, sink):
+    """The slots' probabilities, summed over a list's heads: [.., T, G, W], in fp32 or fp64."""
+    if q.dim() == 3:
+        lead = (each.unsqueeze(0) for each in (q, k, lse, rows, valid))
+        return _sums(*lead, scale, sink).squeeze(0)
+    kind, (keys,), slices = _chunks(q, rows.shape[-1], k)
+    total = lse.to(kind) if sink is None else torch.logaddexp(lse.to(kind), sink.to(kind))
+    target = torch.zeros(rows.shape, dtype=kind, device=q.device)
+    for part in slices:
+        for _, group, of, counts, named in _of_heads(q.shape[2], keys, rows[:, part], valid[:, part]):
+            scores = torch.einsum("bthd,btwd->bthw", q[:, part, group].to(kind), keys[named]) * scale
+            shares = torch.exp(scores - total[:, part, group].unsqueeze(-1)).sum(2)
+            target[:, part, of] += shares.masked_fill(~counts, 0.0)
+    return target
+
+
+# ---- the operators -----------------------------------------------------------------------------------
+
+
+def _as_grouped(kv, dv, indices, topk_length, topk):
+    """k, v, rows and valid."""
+    keys, valid = kv.unsqueeze(-2), valid_slots(indices, kv.shape[-2], topk_length, topk)
+    return keys, keys[..., :dv], indices.long().unsqueeze(-2), valid.unsqueeze(-2)
 
 
 @in_its_own_types
-def sparse_gqa_scores(q, k, lse, indices, scale, granularity, topk_length=None, limit=None, sink=None):
-    """Probabilities at the entries, summed over a list's heads and an entry's rows; shapes as sparse_gqa's."""
-    if q.dim() == 3:
-        options = (each if each is None else each.unsqueeze(0) for each in (topk_length, limit))
-        lead = (each.unsqueeze(0) for each in (q, k, lse, indices))
-        return sparse_gqa_scores(*lead, scale, granularity, *options, sink).squeeze(0)
-    kind, lists = torch.promote_types(q.dtype, torch.float32), indices.shape[2]
-    named, valid = block_rows(indices, granularity, k.shape[1], topk_length, limit)
-    keys = torch.cat([k, k.new_zeros((k.shape[0], 1, *k.shape[2:]))], 1).to(kind)
-    total = lse.to(kind) if sink is None else torch.logaddexp(lse.to(kind), sink.to(kind))
-    batch = torch.arange(q.shape[0], device=q.device)[:, None]
-    target = torch.zeros(indices.shape, dtype=kind, device=q.device)
-    for query in range(q.shape[1]):
-        for head in range(q.shape[2]):
-            kv_head = head * k.shape[2] // q.shape[2]
-            of = kv_head if lists > 1 else 0
-            rows = torch.where(valid[:, query, of], named[:, query, of], k.shape[1])
-            scores = torch.einsum("bd,bwd->bw", q[:, query, head].to(kind), keys[batch, rows, kv_head]) * scale
-            shares = torch.exp(scores - total[:, query, head, None]).masked_fill(~valid[:, query, of], 0.0)
-            target[:, query, of] += shares.unflatten(-1, (-1, granularity)).sum(-1)
-    return target if kind is torch.float64 else target.float()
+def sparse_attention(q, kv, indices, scale, dv=0, topk_length=None, sink=None, topk=0):
+    """out, lse and max_logits of q [.., T, H, D], kv [.., S, D], indices [.., T, W]."""
+    lists = _as_grouped(kv, dv or value_width(q.shape[-1]), indices, topk_length, topk)
+    return _attention(q, *lists, scale, sink)
+
+
+@in_its_own_types
+def sparse_attention_backward(grad_out, q, kv, indices, scale, topk_length=None, sink=None, topk=0):
+    """dq, dkv and dsink."""
+    lists = _as_grouped(kv, grad_out.shape[-1], indices, topk_length, topk)
+    dq, dk, dv, dsink = _gradients(grad_out, q, *lists, scale, sink)
+    dk[..., : dv.shape[-1]] += dv
+    return dq, dk.squeeze(-2), dsink
+
+
+@in_its_own_types
+def sparse_scores(q, kv, indices, lse, scale, topk_length=None, sink=None):
+    """Probabilities at the slots, summed over heads; shapes as sparse_attention's."""
+    keys, _, *lists = _as_grouped(kv, 0, indices, topk_length, 0)
+    return _sums(q, keys, lse, *lists, scale, sink).squeeze(-2)
 
 
 @in_its_own_types
 def sparse_gqa(q, k, v, indices, scale, granularity, topk_length=None, limit=None, sink=None):
     """out and lse of q [.., T, Hq, D], k [.., S, Hkv, D], v [.., S, Hkv, Dv], indices [.., T, G, W]."""
-    packed = q.dim() == 3
-    if packed:
-        q, k, v, indices = (each.unsqueeze(0) for each in (q, k, v, indices))
-        topk_length, limit = (each if each is None else each.unsqueeze(0) for each in (topk_length, limit))
-    kind = torch.promote_types(q.dtype, torch.float32)
-    named, valid = block_rows(indices, granularity, k.shape[1], topk_length, limit)
-    zeros = [torch.cat([each, each.new_zeros((each.shape[0], 1, *each.shape[2:]))], 1).to(kind) for each in (k, v)]
-    a_query = max(1, q.shape[0] * named.shape[-1] * (k.shape[-1] + v.shape[-1]) * zeros[0].element_size())
-    step, parts = max(1, CHUNK_BYTES // a_query), []
-    for begin in range(0, max(1, q.shape[1]), step):
-        part = slice(begin, begin + step)
-        inputs = (q[:, part].to(kind), *zeros, named[:, part], valid[:, part], None if sink is None else sink.to(kind), scale)
-        again = torch.is_grad_enabled() and q.shape[1] > step
-        parts.append(checkpoint(_gqa_chunk, *inputs, use_reentrant=False) if again else _gqa_chunk(*inputs))
-    out, lse = (torch.cat(each, 1) for each in zip(*parts))
-    if packed:
-        out, lse = out.squeeze(0), lse.squeeze(0)
-    return out.to(q.dtype), lse.float().detach()
+    lists = block_rows(indices, granularity, k.shape[-3], topk_length, limit)
+    return _attention(q, k, v, *lists, scale, sink)[:2]
+
+
+@in_its_own_types
+def sparse_gqa_backward(grad_out, q, k, v, indices, scale, granularity, topk_length=None, limit=None, sink=None):
+    """dq, dk, dv and dsink."""
+    lists = block_rows(indices, granularity, k.shape[-3], topk_length, limit)
+    return _gradients(grad_out, q, k, v, *lists, scale, sink)
+
+
+@in_its_own_types
+def sparse_gqa_scores(q, k, lse, indices, scale, granularity, topk_length=None, limit=None, sink=None):
+    """Probabilities at the entries, summed over a list's heads and an entry's rows; shapes as sparse_gqa's."""
+    lists = block_rows(indices, granularity, k.shape[-3], topk_length, limit)
+    return _sums(q, k, lse, *lists, scale, sink).unflatten(-1, (-1, granularity)).sum(-1)

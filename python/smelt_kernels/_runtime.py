@@ -23,8 +23,13 @@ class SmeltWarning(UserWarning):
     """Warns that the eager reference computes, or that inputs are rounded to bf16: once for each cause."""
 
 
-_backend = os.environ.get("SMELT_BACKEND") or "auto"
-choose(_backend, "SMELT_BACKEND", BACKENDS)
+def _backend_of_environment() -> Backend:
+    name: Any = os.environ.get("SMELT_BACKEND") or "auto"
+    choose(name, "SMELT_BACKEND", BACKENDS)
+    return name
+
+
+_backend = _backend_of_environment()
 
 
 def set_backend(name: Backend) -> Backend:
@@ -70,6 +75,13 @@ def _make(like: torch.Tensor, sizes: tuple, dtype: torch.dtype) -> torch.Tensor:
     return like.new_empty(sizes, dtype=dtype)
 
 
+def _view(tensor: torch.Tensor) -> tuple:
+    """Of a PyTorch before 2.10: address, sizes, strides, type, `enum location` of native.h, and a CUDA device's number."""
+    where = 1 if tensor.is_cuda else 0 if tensor.is_cpu else 2
+    sizes = tuple(tensor.shape), tensor.stride(), tensor.dtype
+    return tensor.data_ptr(), *sizes, where, tensor.get_device() if where == 1 else 0
+
+
 # What TorchInductor's programs allocate with: none of PyTorch's dispatcher, a third of the time. PyTorch does
 # not promise these names; without them tensors are made by _make.
 _guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
@@ -87,6 +99,7 @@ SETUP = (
     _make,
     _at_once,
     getattr(torch._C, "_cuda_getCurrentRawStream", lambda device: 0),
+    _view,
 )
 _native.setup(*SETUP)
 atexit.register(_native.leave)

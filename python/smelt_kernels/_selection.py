@@ -9,9 +9,9 @@ from torch import Tensor
 
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, choose, integer, not_negative, power, whole
-from ._indexer import CHUNK_BYTES, SCORED, head_scale, of_groups, scored_rules, scored_table, scoring
+from ._indexer import CHUNK_BYTES, SCORED, head_scale, scored_rules, scored_table, scoring
 from ._indexer_gradients import backward, scored_as_kernels_read
-from ._library import LibraryOperation, spec_text
+from ._library import LibraryOperation, of_groups, spec_text
 from ._operation import is_traced, may_cast
 
 if TYPE_CHECKING:

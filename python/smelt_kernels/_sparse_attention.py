@@ -13,6 +13,7 @@ from . import _reference, _runtime
 from ._checks import LSE_BASES, Backend, LseBase, choose, floating, integer, legal_scale, number, whole
 from ._library import LibraryOperation, spec_text
 from ._operation import as_kernels_read, may_cast
+from ._reference import value_width
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -20,20 +21,10 @@ if TYPE_CHECKING:
 LOG2E = math.log2(math.e)
 NEVER = float("-inf")
 TOPK_STEP = 128  # a row's width is rounded up to it for topk, so that few kernels serve many widths
-VALUE_WIDTHS = (64, 128, 256, 512)  # of models, for a dv that is not given
 WIDE_TYPES = (torch.bfloat16, torch.float32)
 
 
 Buckets = Literal["auto"] | Sequence[int] | None
-
-
-def value_width(dqk: int) -> int:
-    """dv where it is not given: dqk, or dqk less the 64 columns of a rotary position."""
-    if dqk in VALUE_WIDTHS:
-        return dqk
-    if dqk - 64 in VALUE_WIDTHS:
-        return dqk - 64
-    raise ValueError(f"smelt: dv must be given for rows of {dqk} columns")
 
 
 def topk_for(width: int) -> int:
@@ -77,61 +68,22 @@ def _backward_spec(
     return text if type(text) is _runtime.Refused else f"{text},passes=backward,deterministic={deterministic:d}"
 
 
-def listed(queries, query_count, tokens):
-    """Which queries a query list names, of so many: bool."""
-    count = queries.shape[0] if query_count is None else query_count.clamp(0, queries.shape[0])
-    good = (queries >= 0) & (queries < tokens) & (torch.arange(queries.shape[0], device=queries.device) < count)
-    named = torch.zeros(tokens + 1, dtype=torch.bool, device=queries.device)
-    named[torch.where(good, queries.long(), tokens)] = True
-    return named[:tokens]
-
-
-def _zero_unlisted(lse, queries, query_count, *results):
-    """The results of queries that the list leaves out: 0, and -inf of those that are per head alone."""
-    if queries is None:
-        return results
-    named = listed(queries, query_count, lse[..., 0].numel()).view(lse.shape[:-1]).unsqueeze(-1)
-    per_row = (each.dim() > lse.dim() for each in results)
-    return tuple(
-        torch.where(named.unsqueeze(-1), each, torch.zeros_like(each)) if wide else each.masked_fill(~named, NEVER)
-        for each, wide in zip(results, per_row)
-    )
-
-
-def _by_reference(q, kv, indices, topk_length, sink, queries, query_count, scale, dv, topk):
-    legal_scale(scale)
-    named = {"topk_length": topk_length, "sink": sink, "topk": topk or topk_for(indices.shape[-1])}
-    made = _reference.sparse_attention(q, kv, indices, scale, dv or value_width(q.shape[-1]), **named)
-    return _zero_unlisted(made[1], queries, query_count, *made)
-
-
-def _backward_by_reference(
-    grad_out, q, kv, indices, topk_length, sink, queries, query_count, lse, scale, topk, dkv_dtype, dkv_sum=None
-):
-    (grad_out,) = _zero_unlisted(lse, queries, query_count, grad_out)
-    named = {"topk_length": topk_length, "sink": sink, "topk": topk or topk_for(indices.shape[-1])}
-    dq, dkv, dsink = _reference.sparse_attention_backward(grad_out, q, kv, indices, scale, grad_out.shape[-1], **named)
-    if dkv_sum is None:
-        return dq, dkv.to(dkv_dtype or kv.dtype), dsink
-    dkv_sum += dkv
-    return dq, None, dsink
-
-
-def fits(named) -> None:
+def attention_rules(named) -> None:
     """Without buckets, lists are no wider than topk, where it is given."""
+    legal_scale(named["scale"])
     width, topk = named["indices"].shape[-1], named["topk"]
     if topk and width > topk and not named.get("buckets"):
         raise ValueError(f"smelt: width = {width} is out of range; legal: 1..{topk}")
 
 
-_as_attention = {"key": ATTENTION_KEY, "floats": True, "rules": fits}
+_as_attention = {"key": ATTENTION_KEY, "floats": True, "rules": attention_rules}
 _backward, _backward_sum = (
     LibraryOperation(
         "sparse_attn",
         which=1,
         name=name,
         spec=_backward_spec,
-        reference=_backward_by_reference,
+        reference=_reference.sparse_attention_backward,
         written=written,
         **_as_attention,
     )
@@ -139,13 +91,20 @@ _backward, _backward_sum = (
 )
 _backward.refuse_derivatives("sparse_attention")
 _attention = LibraryOperation(
-    "sparse_attn", spec=_spec, reference=_by_reference, gradient=_backward, asked=("max_logits",),
+    "sparse_attn", spec=_spec, reference=_reference.sparse_attention, gradient=_backward, asked=("max_logits",),
     fills={"lse": NEVER, "max_logits": NEVER},
     sizes=lambda named: {"dv": named["dv"] or value_width(named["q"].shape[-1])}, **_as_attention,
 )  # fmt: skip
 
 
 # ---- the calls --------------------------------------------------------------------------------------
+
+
+def attended_as_kernels_read(backend, q, kv, dkv_dtype) -> tuple:
+    """PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32."""
+    if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
+        return *as_kernels_read(backend, q), kv
+    return as_kernels_read(backend, q, kv)
 
 
 def fp32(sink):
@@ -283,11 +242,7 @@ def sparse_attention(
     """
     wanted = None
     if may_cast(q):
-        # PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32.
-        if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
-            wanted, q = as_kernels_read(backend, q)
-        else:
-            wanted, q, kv = as_kernels_read(backend, q, kv)
+        wanted, q, kv = attended_as_kernels_read(backend, q, kv, dkv_dtype)
     if dkv_dtype is not None:
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     if lse != "natural":

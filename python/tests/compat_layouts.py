@@ -71,6 +71,11 @@ def nemo_shim():
     return 'import importlib.util\n\nHAS_TILELANG = importlib.util.find_spec("tilelang") is not None\n'
 
 
+def by_nemo_shim(modules):
+    shim = ("import tilelang\nfrom tilelang", "from ._tilelang"), ("language as T", "HAS_TILELANG")
+    return {name: source.replace(*shim[0]).replace(*shim[1]) for name, source in modules.items()}
+
+
 NEMO = "nemo_automodel.components.models"
 MEGATRON_DSA = "megatron.core.transformer.experimental_attention_variant"
 MEGATRON = f"{MEGATRON_DSA}.ops"
@@ -110,15 +115,7 @@ TRAINERS = {
         "from flash_mla import flash_mla_sparse_fwd\n",
     },
     "nemo": {
-        **below(
-            f"{NEMO}.glm_moe_dsa.kernels",
-            {
-                name: source.replace("import tilelang\nfrom tilelang", "from ._tilelang").replace(
-                    "language as T", "HAS_TILELANG"
-                )
-                for name, source in GLM5.items()
-            },
-        ),
+        **below(f"{NEMO}.glm_moe_dsa.kernels", by_nemo_shim(GLM5)),
         f"{NEMO}.glm_moe_dsa.kernels._tilelang": nemo_shim(),
         f"{NEMO}.glm_moe_dsa.kernels.sparse_mla": SPARSE_MLA,
         f"{NEMO}.glm_moe_dsa.kernels.indexer": INDEXER,
@@ -156,15 +153,7 @@ from {NEMO}.glm_moe_dsa.kernels.sparse_mla import SparseMLA
 def is_dsa_kernel_available(name):
     return HAS_TILELANG
 """,
-        **below(
-            f"{NEMO}.deepseek_v4.kernels",
-            {
-                name: source.replace("import tilelang\nfrom tilelang", "from ._tilelang").replace(
-                    "language as T", "HAS_TILELANG"
-                )
-                for name, source in V4.items()
-            },
-        ),
+        **below(f"{NEMO}.deepseek_v4.kernels", by_nemo_shim(V4)),
         f"{NEMO}.deepseek_v4.kernels._tilelang": nemo_shim(),
         f"{NEMO}.deepseek_v4.kernels.sparse_attention": V4_ATTENTION.format(f"{NEMO}.deepseek_v4.kernels"),
         f"{NEMO}.deepseek_v4.kernels.tilelang_indexer": V4_INDEXER,

@@ -8,6 +8,7 @@ import pytest
 import smelt_kernels as smelt
 import torch
 from smelt_kernels import _native, _runtime
+from torch.utils._python_dispatch import TorchDispatchMode
 
 if _runtime.EMULATED:
     _native.emulate(8, 9)  # the oldest with fp8, with `mma` kernels: Hopper's take seconds per query on the emulator
@@ -46,6 +47,18 @@ def program(text, **environment):
     """Runs a program with the package, with changes of the environment; None removes a variable."""
     changed = {name: value for name, value in {**os.environ, **environment}.items() if value is not None}
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=300, env=changed)
+
+
+class Operators(TorchDispatchMode):
+    """Under a mode, calls go through their custom operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen.append(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 class Problem:

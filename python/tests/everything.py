@@ -8,7 +8,6 @@ import torch
 from conftest import Problem
 
 REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, AttributeError, MemoryError)
-# Without a GPU tensors among their arguments.
 # Without tensors among their arguments.
 NOT_CALLS = {"SmeltWarning", "get_backend", "kernels", "presets", "set_backend", "stats", "warm"}
 

@@ -51,11 +51,25 @@ def test_the_switch(problem, switch):
         smelt.set_backend("cuda")
 
 
-def test_the_environment():
-    done = program("import smelt_kernels as s; print(s.get_backend())", SMELT_BACKEND="torch")
-    assert done.stdout == "torch\n", done.stderr
-    done = program("import smelt_kernels", SMELT_BACKEND="fast")
-    assert done.returncode and "SMELT_BACKEND must be one of 'auto', 'smelt', 'torch', not 'fast'" in done.stderr
+def test_the_environment(monkeypatch):
+    """The back end and the log, by a process's variables; a program's own set-up of logging takes precedence. Modules of
+    smelt.compat are imported at their first use."""
+    text = "import smelt_kernels as s, sys; s.warm('topk_select:topk=64', arch='sm_80'); s.compat.miles.v4_lighting_indexer\n"
+    text += "print(s.get_backend(), 'smelt_kernels.compat.nemo' in sys.modules)"
+    done = program(text, SMELT_BACKEND="torch", SMELT_LOG="debug")
+    assert done.stdout == "torch False\n" and "smelt: " in done.stderr, done.stderr
+    monkeypatch.setenv("SMELT_BACKEND", "fast")
+    with pytest.raises(ValueError, match="SMELT_BACKEND must be one of 'auto', 'smelt', 'torch', not 'fast'"):
+        _runtime._backend_of_environment()
+    root, own = logging.getLogger(), logging.getLogger("smelt")
+    assert own.level == logging.NOTSET
+    monkeypatch.setenv("SMELT_LOG", "debug")
+    for of_program in ([], [logging.NullHandler()]):
+        monkeypatch.setattr(root, "handlers", of_program)
+        monkeypatch.setattr(own, "handlers", [])
+        _runtime._set_up_logging()
+        assert own.level == logging.DEBUG and [each.formatter._fmt for each in own.handlers] == ["smelt: %(message)s"] * (not of_program)
+        own.setLevel(logging.NOTSET)
 
 
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
@@ -208,12 +222,3 @@ def test_bar_on_a_terminal(monkeypatch):
         patch.setattr(Terminal, "isatty", lambda self: False)
         assert said() == ""
     assert said(LOCAL_RANK="1") == "" and said(LOCAL_RANK="0", TERM="dumb") == ""
-
-
-def test_log_by_the_environment():
-    text = "import smelt_kernels as s; s.warm('topk_select:topk=64', arch='sm_80')"
-    said = program(text, SMELT_LOG="debug")
-    assert said.returncode == 0 and "smelt: " in said.stderr, said.stderr
-    own = program("import logging; logging.basicConfig(format='mine %(message)s')\n" + text, SMELT_LOG="debug")
-    assert "mine " in own.stderr and "\nsmelt: " not in own.stderr
-    assert logging.getLogger("smelt").level == logging.NOTSET

@@ -11,7 +11,7 @@ import weakref
 import pytest
 import smelt_kernels as smelt
 import torch
-from conftest import Problem, check_grad
+from conftest import Operators, Problem, check_grad
 from everything import (
     DIFFERENTIABLE, OTHER_VALUES, REFUSALS, arguments_of_all, bases, call, differentiable, fresh, fullest, functions,
     gradient_of, has_fp8, other_value, parameters, tensors_of, with_leaves,
@@ -19,7 +19,6 @@ from everything import (
 from smelt_kernels._operation import Operation
 from test_hostile import Wrapper
 from torch.autograd.graph import saved_tensors_hooks
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 KERNELS = sorted(set(functions()) - {"project_values", "selection_difference"})  # which is a product by PyTorch
@@ -28,18 +27,6 @@ KERNELS = sorted(set(functions()) - {"project_values", "selection_difference"}) 
 @pytest.fixture(scope="module")
 def everything(device):
     return bases(device)
-
-
-class Operators(TorchDispatchMode):
-    """Under a mode, calls go through their custom operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.seen.append(str(function))
-        return function(*args, **(kwargs or {}))
 
 
 def outcome(name, given, wanted=()):
@@ -324,7 +311,8 @@ def test_gradients_of_other_types(everything, name, each):
 
 @pytest.mark.parametrize("name", sorted(set(KERNELS) & set(DIFFERENTIABLE)))
 def test_what_wants_gradients(everything, name):
-    """For each argument and for all: the same gradients on both paths; none if none is required."""
+    """For each argument and for all: the same gradients on both paths, the eager reference's, too; none if none is
+    required."""
     for label, (of, base) in everything.items():
         if of != name:
             continue
@@ -333,6 +321,9 @@ def test_what_wants_gradients(everything, name):
             got = outcome(name, base, wanted)
             check_same(got, by_operator(name, base, wanted), (label, wanted))
             assert sum(each.requires_grad for each in got) == 1, (label, wanted)
+        if leaves:
+            eager = {**base, "backend": "torch"}
+            check_same(outcome(name, eager, leaves), by_operator(name, eager, leaves), (label, "eager"))
         assert not any(each.requires_grad for each in outcome(name, base))
         with torch.no_grad():
             given = with_leaves(name, base) if leaves else fresh(base)

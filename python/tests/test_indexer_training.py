@@ -246,30 +246,3 @@ def test_scores_below_a_limit(device, backend):
         found.append([logits, *(each.grad for each in leaves)])
     for got, wanted in zip(*found):
         assert torch.equal(got, wanted)
-
-
-# ---- PyTorch ----------------------------------------------------------------------------------------
-
-
-def test_a_step_in_one_graph(device):
-    """Logits, choice, attention, target, loss and the gradients, under torch.compile(fullgraph)."""
-    q, k, weights, _ = made(device, tokens=8, rows=8, width=4)
-    attention_q = torch.randn(8, 2, 64, device=device).bfloat16()
-    kv = torch.randn(8, 64, device=device).bfloat16()
-    seqlens = torch.tensor([0, 3, 8], dtype=torch.int32, device=device)
-
-    def step(q, k, weights):
-        begin, end = smelt.indexer_windows(seqlens, 8, 8)
-        indices, logits, _ = smelt.indexer_topk(q, k, weights, begin, end, 4)
-        out, lse = smelt.sparse_attention(attention_q, kv, indices, 0.125, return_lse=True)
-        target = smelt.sparse_scores(attention_q, kv, indices, lse, 0.125)
-        return smelt.indexer_loss(logits, target, indices) + out.float().sum()
-
-    leaves = wanting(q, k, weights)
-    want = step(*leaves)
-    got = torch.compile(step, fullgraph=True, backend="aot_eager")(*leaves)
-    assert torch.allclose(got, want)
-    grads = torch.autograd.grad(want, leaves)
-    for one, two in zip(torch.autograd.grad(got, leaves), grads):
-        check_grad(one, two)
-    assert float(grads[0].abs().max()) > 0

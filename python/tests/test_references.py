@@ -156,7 +156,7 @@ def test_arguments_that_are_refused(name, given):
 def test_no_memory(name, given):
     """Each allocation of a call fails in turn."""
     left = 0
-    kind, dtypes, make, _, stream = _runtime.SETUP
+    kind, dtypes, make, _, *streams = _runtime.SETUP
 
     def limited(*what):
         nonlocal left
@@ -175,7 +175,7 @@ def test_no_memory(name, given):
         return False
 
     call(name, given)
-    _native.setup(kind, dtypes, limited, (None, None, None), stream)
+    _native.setup(kind, dtypes, limited, (None, None, None), *streams)
     try:
         most = 0
         while is_stopped(most):

@@ -6,8 +6,7 @@ import math
 import pytest
 import smelt_kernels as smelt
 import torch
-from conftest import Problem, check_grad, check_out, check_sums
-from torch.utils._python_dispatch import TorchDispatchMode
+from conftest import Operators, Problem, check_grad, check_out, check_sums
 
 CASES = {
     "plain": {}, "one head, one token": {"heads": 1, "tokens": 1, "width": 1, "masked": 0.0}, "narrow": {"dqk": 64},
@@ -127,13 +126,6 @@ def test_kv_gradient_in_fp32(device, how):
     assert torch.allclose(rounded, grads[torch.bfloat16], rtol=2**-7, atol=1e-6)
 
 
-class Watched(TorchDispatchMode):
-    """Under a mode a call goes through the custom operator."""
-
-    def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        return function(*arguments, **(named or {}))
-
-
 @pytest.mark.skipif(not hasattr(torch.Tensor, "grad_dtype"), reason="this PyTorch declares no types")
 @pytest.mark.parametrize("how", ["eager", "again", "operator"])
 def test_kv_gradient_of_a_declared_type(device, how):
@@ -143,7 +135,7 @@ def test_kv_gradient_of_a_declared_type(device, how):
     for _ in range(2 if how == "again" else 1):
         problem.kv.grad = None
         if how == "operator":
-            with Watched():
+            with Operators():
                 out = problem.run(dkv_dtype=torch.float32)
         else:
             out = problem.run(dkv_dtype=torch.float32)

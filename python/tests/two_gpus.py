@@ -134,7 +134,7 @@ def pretend(driver):
     torch.Tensor.get_device = on_gpu_0
     stream = driver.make_stream(0)
     kind = with_exchange(lambda tensor: 0, lambda device: stream)
-    _runtime.SETUP = kind, _runtime.SETUP[1], make_like, (None, make_aligned, lambda: 0), None
+    _runtime.SETUP = kind, _runtime.SETUP[1], make_like, (None, make_aligned, lambda: 0), None, None
     _native.setup(*_runtime.SETUP)
 
 
@@ -170,10 +170,10 @@ class TwoGpus(TorchFunctionMode):
 
     def setup(self, exchange):
         """How the native module looks at tensors: by DLPack's exchange interface, or by their methods."""
-        dtypes = _runtime.SETUP[1]
         at_once = (None, self._make_at_once, lambda: self.device)
         kind = with_exchange(self.device_of, self.current.__getitem__) if exchange else torch.Tensor
-        had = _native.setup(kind, dtypes, self._make, at_once, self.current.__getitem__, exchange)
+        with_streams = at_once, self.current.__getitem__, _runtime._view
+        had = _native.setup(kind, _runtime.SETUP[1], self._make, *with_streams, exchange)
         assert had is exchange
 
     def _make_at_once(self, sizes, strides, dtype):

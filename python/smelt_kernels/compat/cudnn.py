@@ -280,23 +280,32 @@ def sparse_indexer_score_recompute_wrapper(
     topk_length: Tensor | None = None, topk_indices_global: bool = False, out: Tensor | None = None, stream=None,
 ) -> TupleDict:  # fmt: skip
     """{"predict"}: the softmax of the indexer's logits over each query's slots, [B, S_q, topk] fp32."""
-    keys = without_heads("k_indexer", k_indexer, 3)
+
+
+    def predict(q, k, weights, lists, **length):
+        logits = indexer_scores(q, k, indexer_weights(weights), lists, **length)
+        return logits.softmax(-1).nan_to_num(0.0)  # rows without a valid slot
+
+    given = {"q_indexer": q_indexer, "k_indexer": k_indexer, "weights": weights}
+    lists = topk_indices, topk_length, topk_indices_global
+    return TupleDict(predict=_at_slots(predict, given, *lists, qhead_per_kv_head, out, stream))
+
+
+def _at_slots(score, named, topk_indices, topk_length, are_global, heads, out, stream) -> Tensor:
+    """Scores of each query's slots, [B, S_q, topk]; named: queries, keys and a tensor with a number for each query and
+    head."""
+    (q_name, q), (k_name, k), (name, per_head) = named.items()
+    keys = without_heads(k_name, k, 3)
     shapes(
-        q_indexer=(q_indexer, "BTHD"),
-        k_indexer=(keys, "BSD"),
-        weights=(weights, "BTH"),
-        topk_indices=(topk_indices, "BTW"),
+        **{q_name: (q, "BTHD"), k_name: (keys, "BSD"), name: (per_head, "BTH")}, topk_indices=(topk_indices, "BTW"),
         topk_length=(topk_length, "BT"),
-    )
-    check_head_count(qhead_per_kv_head, q_indexer)
-    check_outputs(q_indexer.device, out=(out, topk_indices.shape, torch.float32))
+    )  # fmt: skip
+    check_head_count(heads, q)
+    check_outputs(q.device, out=(out, topk_indices.shape, torch.float32))
     with on_stream(stream):
-        length = bounds("topk_length", topk_length)
-        q, keys, given, length = packed(q_indexer, keys, indexer_weights(weights), length)
-        lists = packed_lists(topk_indices, k_indexer.shape[1], topk_indices_global)
-        logits = indexer_scores(q, keys, given, lists, topk_length=length, backend="smelt")
-        predict = logits.softmax(-1).nan_to_num(0.0)  # rows without a valid slot
-        return TupleDict(predict=into(out, predict.view(topk_indices.shape)))
+        *given, length = packed(q, keys, per_head, bounds("topk_length", topk_length))
+        lists = packed_lists(topk_indices, keys.shape[1], are_global)
+        return into(out, score(*given, lists, topk_length=length, backend="smelt").view(topk_indices.shape))
 
 
 @torch.no_grad()
@@ -307,23 +316,13 @@ def sparse_attn_score_recompute_wrapper(
 ) -> TupleDict:  # fmt: skip
     """{"target"}: attention's probabilities at each query's slots, summed over heads and divided by their sum,
     [B, S_q, topk] fp32."""
-    keys = without_heads("k_attn", k_attn, 3)
-    shapes(
-        q_attn=(q_attn, "BTHD"),
-        k_attn=(keys, "BSD"),
-        lse=(lse, "BTH"),
-        topk_indices=(topk_indices, "BTW"),
-        topk_length=(topk_length, "BT"),
-    )
-    check_head_count(qhead_per_kv_head, q_attn)
-    check_outputs(q_attn.device, out=(out, topk_indices.shape, torch.float32))
-    with on_stream(stream):
-        length = bounds("topk_length", topk_length)
-        q, keys, sums, length = packed(q_attn, keys, lse_of_valid_heads(lse), length)
-        lists = packed_lists(topk_indices, k_attn.shape[1], topk_indices_global)
-        given = {"topk_length": length, "backend": "smelt"}
-        target = normalised(sparse_scores(q, keys, lists, sums, softmax_scale, **given))
-        return TupleDict(target=into(out, target.view(topk_indices.shape)))
+
+
+    def target(q, k, lse, lists, **length):
+        return normalised(sparse_scores(q, k, lists, lse_of_valid_heads(lse), softmax_scale, **length))
+
+    given, lists = {"q_attn": q_attn, "k_attn": k_attn, "lse": lse}, (topk_indices, topk_length, topk_indices_global)
+    return TupleDict(target=_at_slots(target, given, *lists, qhead_per_kv_head, out, stream))
 
 
 @torch.no_grad()
