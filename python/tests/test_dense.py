@@ -1,5 +1,7 @@
 """The indexer's warm-up against dense attention, compared with autograd in double precision."""
 
+import itertools
+
 import pytest
 import smelt_kernels as smelt
 import torch
@@ -31,16 +33,32 @@ def true_scores(q, k, begin, end):
     return scores.masked_fill(~within.unsqueeze(1), float("-inf")), within
 
 
-def true_losses(q, k, index_q, index_k, weights, begin, end):
-    scores, within = true_scores(q, k, begin, end)
-    losses = []
-    for t in range(q.shape[0]):
-        if not within[t].any():
-            losses.append(weights.new_zeros(()).double())
+def slots_of(t, begin, end, rows, granularity, block_max):
+    """Ranges of keys of query t's pools or blocks."""
+    begin, end = max(int(begin[t]), 0), min(int(end[t]), rows)
+    if block_max > 1:
+        firsts = range(begin // block_max * block_max, end, block_max) if begin < end else ()
+        return [(max(first, begin), min(first + block_max, end)) for first in firsts]
+    pools = range(-(-begin // granularity), end // granularity)
+    return [(pool * granularity, (pool + 1) * granularity) for pool in pools]
+
+
+def true_losses(q, k, index_q, index_k, weights, begin, end, activation="relu", groups=1, granularity=1, block_max=1):
+    """[T * groups]"""
+    scores, losses = true_scores(q, k, begin, end)[0].unflatten(1, (groups, -1)), []
+    for t, g in itertools.product(range(q.shape[0]), range(groups)):
+        ranges = slots_of(t, begin, end, k.shape[0], granularity, block_max)
+        if not ranges:
+            losses.append(index_q.sum() * 0)
             continue
-        p = scores[t].softmax(-1).mean(0)[within[t]]
-        logits = (torch.einsum("hd,sd->hs", index_q[t], index_k[within[t]]).relu() * weights[t][:, None]).sum(0)
-        losses.append((torch.xlogy(p, p) - p * logits.log_softmax(0)).sum())
+        p = scores[t, g].softmax(-1).mean(0)
+        p = torch.stack([p[a:b].sum() for a, b in ranges])
+        p = p / p.sum()
+        products = index_q[t].unflatten(0, (groups, -1))[g] @ index_k.T
+        products = products.relu() if activation == "relu" else products
+        marks = (products * weights[t].unflatten(0, (groups, -1))[g].unsqueeze(1)).sum(0)
+        of_slots = [marks[a:b].max() if block_max > 1 else marks[a // granularity] for a, b in ranges]
+        losses.append((torch.xlogy(p, p) - p * torch.stack(of_slots).log_softmax(0)).sum())
     return torch.stack(losses)
 
 
@@ -59,94 +77,50 @@ def test_dense_lse(device, backend, kv_heads):
     torch.testing.assert_close(got.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
+LOSSES = {  # sizes, options
+    "latent": ({}, {}),
+    "grouped": ({"kv_heads": 2}, {}),
+    "MSA": ({"kv_heads": 2, "index_heads": 2}, {"activation": "none", "groups": 2}),
+    "pools": ({"kv_heads": 2, "index_heads": 2}, {"granularity": 4}),
+    "blocks": ({"kv_heads": 2, "index_heads": 2}, {"block_max": 8}),
+    "blocks of groups": ({"kv_heads": 2, "index_heads": 2}, {"block_max": 16, "groups": 2}),
+}
+
+
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
-@pytest.mark.parametrize("kv_heads", [None, 2], ids=["latent", "grouped"])
-def test_indexer_dense_loss(device, backend, kv_heads):
-    q, k, *indexer, begin, end = made(device, kv_heads=kv_heads)
-    indexer[2] = indexer[2].bfloat16() if kv_heads else indexer[2]
-    weight = torch.rand(5, device=device)
-    lse = smelt.dense_lse(q, k, begin, end, SCALE, backend=backend)
-    leaves = [each.clone().requires_grad_() for each in indexer]
-    loss, losses = smelt.indexer_dense_loss(
-        q, k, lse, *leaves, begin, end, SCALE, weight=weight, query_weight=0.25, return_losses=True, backend=backend
-    )
-    exact = [each.double().requires_grad_() for each in indexer]
-    wanted = true_losses(q, k, *exact, begin, end) * weight * 0.25
-    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
+@pytest.mark.parametrize(("sizes", "options"), LOSSES.values(), ids=LOSSES.keys())
+def test_indexer_dense_loss(device, backend, sizes, options):
+    """MSA has no weights; others have weights of queries and, grouped, indexer weights of bf16."""
+    q, k, *indexer, begin, end = made(device, **sizes)
+    indexer[1] = indexer[1][: -(-k.shape[0] // options.get("granularity", 1))].contiguous()
+    indexer[2] = indexer[2].bfloat16() if options == {} and sizes else indexer[2]
+    leaves = [each.clone().requires_grad_() for each in indexer[: 2 if "activation" in options else 3]]
+    more, factor, lse = {"dk_dtype": torch.float32}, torch.ones(5, device=device), None
+    if options == {}:
+        more = {"weight": torch.rand(5, device=device), "query_weight": 0.25}
+        factor, lse = more["weight"] * 0.25, smelt.dense_lse(q, k, begin, end, SCALE, backend=backend)
+    given = (*leaves, None)[:3]
+    named = {**options, **more, "return_losses": True, "backend": backend}
+    loss, losses = smelt.indexer_dense_loss(q, k, lse, *given, begin, end, SCALE, **named)
+    exact = [each.detach().double().requires_grad_() for each in leaves]
+    ones = torch.ones_like(indexer[2], dtype=torch.float64)
+    wanted = true_losses(q, k, *(*exact, ones)[:3], begin, end, **options).view(5, -1) * factor.unsqueeze(1)
+    torch.testing.assert_close(losses.double().view_as(wanted), wanted.detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(loss.double(), wanted.sum().detach(), rtol=1e-4, atol=1e-5)
     (loss * 3).backward()
     (wanted.sum() * 3).backward()
     for leaf, true in zip(leaves, exact):
         assert leaf.grad.dtype is leaf.dtype
         close(leaf.grad, true.grad, 8e-3)
-    assert (leaves[0].grad[2] == 0).all() and losses[2] == 0
+    assert (leaves[0].grad[2] == 0).all() and (losses[2] == 0).all()
 
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
-def test_groups(device, backend):
-    """MSA's: a target and an indexer head for each KV head, without ReLU and weights."""
-    q, k, index_q, index_k, _, begin, end = made(device, kv_heads=2, index_heads=2)
-    leaves = [each.clone().requires_grad_() for each in (index_q, index_k)]
-    options = {"activation": "none", "groups": 2, "return_losses": True, "backend": backend}
-    loss, losses = smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, **options)
-    loss.backward()
-    exact = [each.double().requires_grad_() for each in (index_q, index_k)]
-    wanted = []
-    for g in range(2):
-        scores, within = true_scores(q[:, 2 * g : 2 * g + 2], k[:, g], begin, end)
-        for t in range(q.shape[0]):
-            p = scores[t].softmax(-1).mean(0)[within[t]]
-            logits = exact[1][within[t]] @ exact[0][t, g]
-            wanted.append((torch.xlogy(p, p) - p * logits.log_softmax(0)).sum() if within[t].any() else logits.sum())
-    wanted = torch.stack(wanted).view(2, -1).T
-    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
-    wanted.sum().backward()
-    for leaf, true in zip(leaves, exact):
-        close(leaf.grad, true.grad, 8e-3)
-    with pytest.raises(ValueError, match="groups=3"):
-        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, groups=3, backend=backend)
-    with pytest.raises(ValueError, match="granularity"):
-        smelt.indexer_dense_loss(q, k, None, *leaves, None, begin, end, SCALE, granularity=2, block_max=2, backend=backend)
-
-
-def slots_of(t, begin, end, rows, granularity, block_max):
-    """Ranges of keys of query t's pools or blocks."""
-    begin, end = max(int(begin[t]), 0), min(int(end[t]), rows)
-    if block_max > 1:
-        firsts = range(begin // block_max * block_max, end, block_max) if begin < end else ()
-        return [(max(first, begin), min(first + block_max, end)) for first in firsts]
-    pools = range(-(-begin // granularity), end // granularity)
-    return [(pool * granularity, (pool + 1) * granularity) for pool in pools]
-
-
-@pytest.mark.parametrize("backend", ["smelt", "torch"])
-@pytest.mark.parametrize("slots", [{"granularity": 4}, {"block_max": 8}, {"block_max": 16, "groups": 2}], ids=str)
-def test_pools_and_blocks(device, backend, slots):
-    q, k, index_q, index_k, weights, begin, end = made(device, index_heads=2, kv_heads=2)
-    granularity, block_max, groups = (slots.get(name, 1) for name in ("granularity", "block_max", "groups"))
-    index_k = index_k[: -(-k.shape[0] // granularity)].contiguous()
-    leaves = [each.clone().requires_grad_() for each in (index_q, index_k, weights)]
-    options = {**slots, "return_losses": True, "dk_dtype": torch.float32, "backend": backend}
-    loss, losses = smelt.indexer_dense_loss(q, k, None, *leaves, begin, end, SCALE, **options)
-    loss.backward()
-    exact = [each.double().requires_grad_() for each in (index_q, index_k, weights)]
-    wanted = [exact[0].sum() * 0] * (5 * groups)
-    for t in range(5):
-        ranges = slots_of(t, begin, end, k.shape[0], granularity, block_max)
-        for g in range(groups if ranges else 0):
-            heads = slice(g * 4 // groups, (g + 1) * 4 // groups)
-            mine = slice(g * 2 // groups, (g + 1) * 2 // groups)
-            p = true_scores(q, k, begin, end)[0][t, heads].softmax(-1).mean(0)
-            p = torch.stack([p[a:b].sum() for a, b in ranges])
-            p = p / p.sum()
-            marks = (torch.einsum("hd,sd->hs", exact[0][t, mine], exact[1]).relu() * exact[2][t, mine, None]).sum(0)
-            of_slots = [marks[a:b].max() if block_max > 1 else marks[a // granularity] for a, b in ranges]
-            wanted[t * groups + g] = (torch.xlogy(p, p) - p * torch.stack(of_slots).log_softmax(0)).sum()
-    wanted = torch.stack(wanted).view_as(losses)
-    torch.testing.assert_close(losses.double(), wanted.detach(), rtol=1e-4, atol=1e-5)
-    wanted.sum().backward()
-    for leaf, true in zip(leaves, exact):
-        close(leaf.grad, true.grad, 8e-3)
+def test_slots_that_no_kernel_has(device, backend):
+    q, k, *indexer, begin, end = made(device, kv_heads=2, index_heads=2)
+    for options, name in ({"groups": 3}, "groups=3"), ({"granularity": 2, "block_max": 2}, "granularity"):
+        with pytest.raises(ValueError, match=name):
+            smelt.indexer_dense_loss(q, k, None, *indexer, begin, end, SCALE, backend=backend, **options)
 
 
 def test_without_gradients_or_lse(device):
