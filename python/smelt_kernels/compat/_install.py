@@ -61,12 +61,13 @@ class _Site:
         return f"{self.path}.{self.name}"
 
 
+_ALONE = _Site("", "", None, object(), None)  # nothing else holds its original
 _active: dict[str, None] = {}  # the names installed, in order
 _wanted: dict[str, Names] = {}  # the modules in which they replace names
 _sites: dict[tuple[str, str], _Site] = {}
 _former: list[_Site] = []  # of modules that were imported again; other modules may still hold their functions
 _without: dict[str, str] = {}
-_held: dict[str, list[str]] = {}  # by module
+_held: dict[_Site, list[str]] = {}  # what Report.held says of a site's original
 
 
 # ---- the modules to change -------------------------------------------------------------------------------
@@ -125,9 +126,11 @@ class _Calls(types.SimpleNamespace):
         raise AttributeError(f"smelt: the library is not installed, and smelt has no replacement for its {name}")
 
 
-def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
+def _apply(modules: dict[str, types.ModuleType]) -> None:
+    """Replaces the names that are wanted in these modules, and all other modules' references to the originals."""
     made: list[_Site] = []
-    for name, entry in entries.items():
+    names = [(module, path, *each) for path, module in modules.items() for each in _wanted[path].items()]
+    for module, path, name, entry in names:
         if not isinstance(entry, Namespace):
             _replace(module, path, name, entry, made)
             continue
@@ -145,9 +148,9 @@ def _apply(module: types.ModuleType, path: str, entries: Names) -> None:
         site.places.append(f"{where}.{name}")
     for site in made:
         logger.info("smelt: replaced %s", ", ".join([str(site), *site.places]))
-    for held in _holders([site for site in found.values() if not isinstance(site.original, type)]):
+    for site, held in _holders([site for site in found.values() if not isinstance(site.original, type)]):
         logger.warning("smelt: %s", held)
-        _held.setdefault(path, []).append(held)
+        _held.setdefault(site, []).append(held)
 
 
 def _is_its_own(site: _Site) -> bool:
@@ -185,20 +188,24 @@ def _bindings(found: dict[int, _Site]):
         return
     for where, module in list(sys.modules.items()):
         names = getattr(module, "__dict__", None)
-        if isinstance(names, dict):
+        if isinstance(names, dict) and not found.keys().isdisjoint(map(id, list(names.values()))):
             for name, value in list(names.items()):
                 if id(value) in found:
                     yield where, names, name
 
 
-def _holders(sites: list[_Site]) -> list[str]:
+def _holders(sites: list[_Site]) -> list[tuple[_Site, str]]:
     """Other objects that hold an original (registries, classes, partial functions, closures), which keep it."""
-    found = []
-    for site in sites:
-        for referrer in gc.get_referrers(site.original):
-            if not isinstance(referrer, (_Site, types.FrameType)):
-                found.append(f"{_described(referrer, site.original)} still holds the original {site}")
-    return found
+    alone = sys.getrefcount(_ALONE.original)
+    sites = [site for site in sites if sys.getrefcount(site.original) > alone]  # a search visits every object there is
+    originals, found = {id(site.original): site for site in sites}, {}
+    for referrer in gc.get_referrers(*(site.original for site in sites)) if sites else ():
+        if not isinstance(referrer, (_Site, types.FrameType)):
+            for held in gc.get_referents(referrer):
+                site = originals.get(id(held))
+                if site is not None:
+                    found[id(referrer), id(held)] = site, f"{_described(referrer, held)} still holds the original {site}"
+    return list(found.values())
 
 
 def _described(referrer: object, original: object) -> str | None:
@@ -266,9 +273,8 @@ def _stand_in(module: types.ModuleType, why: str) -> None:
 
 def _imported(module: types.ModuleType) -> None:
     with _lock:
-        entries = _wanted.get(module.__name__)
-        if entries:
-            _apply(module, module.__name__, entries)
+        if module.__name__ in _wanted:
+            _apply({module.__name__: module})
 
 
 class _Finder:
@@ -310,7 +316,7 @@ def install(*names: str) -> Report:
             replaced=[each for site in sites for each in (str(site), *site.places)],
             waiting=[path for path in wanted if path not in sys.modules],
             without={path: why for path, why in _without.items() if path in wanted},
-            held=[held for path in wanted for held in _held.get(path, ())],
+            held=[held for site in sites for held in _held.get(site, ())],
         )
 
 
@@ -322,10 +328,8 @@ def _update() -> None:
         sys.meta_path.remove(_finder)
     if _active:
         sys.meta_path.insert(0, _finder)
-    for path, entries in _wanted.items():
-        module = sys.modules.get(path)
-        if isinstance(module, types.ModuleType):
-            _apply(module, path, entries)
+    imported = {path: sys.modules.get(path) for path in _wanted}
+    _apply({path: module for path, module in imported.items() if isinstance(module, types.ModuleType)})
 
 
 def uninstall(*names: str) -> list[str]:
@@ -341,10 +345,9 @@ def uninstall(*names: str) -> list[str]:
         _former[:] = [site for site in _former if site not in gone]
         for site in gone:
             _sites.pop((site.path, site.name), None)
+            _held.pop(site, None)
         for path in [path for path in _without if path not in wanted]:
             _forget(path)
-        for path in [path for path in _held if path not in wanted]:
-            del _held[path]
         _update()
         return kept
 
