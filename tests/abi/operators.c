@@ -1,14 +1,6 @@
 /* The operators' structs: the arguments of each pass of each operator's example, what get_kernel_info
  * fills, and descriptions, by which the arguments are filled. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "subjects.h"
 
 enum { WORKSPACE = 64 << 20, MOST_KERNELS = 16, MOST_TEXT = 160, TOPK = 2048 };
@@ -214,8 +206,7 @@ void destroy_operators(void) {
 /* ---- what the calls do ----------------------------------------------------------------------- */
 
 /* The last field of a struct is used, whatever the struct's size. */
-void operators_work(void **state) {
-    (void)state;
+void operators_work(void) {
     smelt_sparse_attn_args args = SMELT_SPARSE_ATTN_ARGS_INIT;
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
     smelt_operator *bucketed = NULL;
@@ -304,8 +295,7 @@ static void no_info(smelt_status status, const char *message) {
 }
 
 /* There is one for each kernel of the spec, in this order; other numbers are refused. */
-void kernel_infos(void **state) {
-    (void)state;
+void kernel_infos(void) {
     for (int i = 0; i < pass_count; i++) {
         struct expansion expansion = {0};
         smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, unset = {0};

@@ -1,9 +1,12 @@
 /*
  * Programs and libraries of different versions. This program depends only on the headers it is
- * compiled with and the library it links; meson.build builds it three times: older today's headers,
- * and a library whose structs have grown since newer headers whose structs have grown, and today's
- * library same today's headers and today's library grow.sh makes the grown headers from today's.
- * Driver and NVRTC are the fakes.
+ * compiled with and the library it links; meson.build builds it three times:
+ *
+ *   older   today's headers, and a library whose structs have grown since
+ *   newer   headers whose structs have grown, and today's library
+ *   same    today's headers and today's library
+ *
+ * grow.sh makes the grown headers from today's. Driver and NVRTC are the fakes.
  *
  * KNOWN_MORE: the number of bytes by which the library's structs are longer than this program's.
  * FIRST_VERSION: this program's structs are the first version's; a failure means that the library
@@ -12,17 +15,9 @@
  * in operators.c.
  */
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
+#include "../unit/test.h"
 #include "subjects.h"
 
 #define KERNEL "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048"
@@ -55,14 +50,6 @@ static smelt_status call_options(void *memory) {
     return status;
 }
 
-static smelt_status call_context(void *memory) {
-    return smelt_context_get_info(context, memory);
-}
-
-static smelt_status call_device(void *memory) {
-    return smelt_device_get_info(context, memory);
-}
-
 static smelt_status call_report(void *memory) {
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
     options.cache_dir = folder;
@@ -70,14 +57,6 @@ static smelt_status call_report(void *memory) {
     if (status == SMELT_OK)
         smelt_machine_report_release(memory);
     return status;
-}
-
-static smelt_status call_family(void *memory) {
-    return smelt_family_get_info("sparse_attn", memory);
-}
-
-static smelt_status call_key(void *memory) {
-    return smelt_family_get_key("sparse_attn", 0, memory);
 }
 
 static smelt_status call_infos(void *memory) {
@@ -90,30 +69,6 @@ static void fill_request(void *memory) {
     ((smelt_kernel_request *)memory)->spec = KERNEL;
 }
 
-static smelt_status call_requests(void *memory) {
-    return smelt_kernels_prepare(context, memory, 1, 1, NULL, NULL, NULL);
-}
-
-static smelt_status call_stats(void *memory) {
-    return smelt_cache_get_stats(context, memory);
-}
-
-static smelt_status call_pruned(void *memory) {
-    return smelt_cache_prune(context, 0, 0, memory);
-}
-
-static smelt_status call_export(void *memory) {
-    return smelt_cache_export(context, exported, memory);
-}
-
-static smelt_status call_import(void *memory) {
-    return smelt_cache_import(context, exported, memory);
-}
-
-static smelt_status call_entry(void *memory) {
-    return smelt_tuning_get_entry(context, KERNEL, memory);
-}
-
 static void fill_entry(void *memory) {
     smelt_tuning_entry *entry = memory;
     entry->spec = KERNEL;
@@ -121,9 +76,22 @@ static void fill_entry(void *memory) {
     entry->microseconds = 100;
 }
 
-static smelt_status call_store(void *memory) {
-    return smelt_tuning_store(context, memory);
-}
+/* Calls with one struct of the caller's. */
+#define CALL(name, call)                                                                           \
+    static smelt_status name(void *memory) {                                                       \
+        return call;                                                                               \
+    }
+CALL(call_context, smelt_context_get_info(context, memory))
+CALL(call_device, smelt_device_get_info(context, memory))
+CALL(call_family, smelt_family_get_info("sparse_attn", memory))
+CALL(call_key, smelt_family_get_key("sparse_attn", 0, memory))
+CALL(call_requests, smelt_kernels_prepare(context, memory, 1, 1, NULL, NULL, NULL))
+CALL(call_stats, smelt_cache_get_stats(context, memory))
+CALL(call_pruned, smelt_cache_prune(context, 0, 0, memory))
+CALL(call_export, smelt_cache_export(context, exported, memory))
+CALL(call_import, smelt_cache_import(context, exported, memory))
+CALL(call_entry, smelt_tuning_get_entry(context, KERNEL, memory))
+CALL(call_store, smelt_tuning_store(context, memory))
 
 static const struct subject library_subjects[] = {
     SUBJECT(smelt_context_options, "options", 1, fill_options, call_options),
@@ -182,8 +150,7 @@ static int count_growing(const char *path) {
     return count;
 }
 
-static void each_struct_is_a_subject(void **state) {
-    (void)state;
+TEST(each_struct_is_a_subject) {
     char path[1024];
     int headers = 0, structs = 0;
     const struct dirent *entry;
@@ -221,8 +188,7 @@ static int bytes_are(size_t from, size_t to, unsigned char value) {
 
 /* ---- sizes ---- */
 
-static void own_size(void **state) {
-    (void)state;
+TEST(own_size) {
     for (int i = 0; i < subject_count; i++) {
         const struct subject *subject = &subjects[i];
         size_t size;
@@ -236,8 +202,7 @@ static void own_size(void **state) {
     }
 }
 
-static void impossible_sizes(void **state) {
-    (void)state;
+TEST(impossible_sizes) {
     for (int i = 0; i < subject_count; i++) {
         const struct subject *subject = &subjects[i];
         const size_t sizes[] = {
@@ -264,8 +229,7 @@ static void impossible_sizes(void **state) {
 }
 
 /* A struct longer than any library's, whose additional bytes are 0. */
-static void longer(void **state) {
-    (void)state;
+TEST(longer) {
     for (int i = 0; i < subject_count; i++) {
         const struct subject *subject = &subjects[i];
         const size_t size = subject->size + TAIL;
@@ -283,8 +247,7 @@ static void longer(void **state) {
 }
 
 /* The same with an additional byte that is not 0. */
-static void longer_with_something_new(void **state) {
-    (void)state;
+TEST(longer_with_something_new) {
     for (int i = 0; i < subject_count; i++) {
         const struct subject *subject = &subjects[i];
         const size_t size = subject->size + TAIL, last = size - 1;
@@ -309,8 +272,7 @@ static void longer_with_something_new(void **state) {
 
 /* ---- what the calls do and fill ---- */
 
-static void options_work(void **state) {
-    (void)state;
+TEST(options_work) {
     smelt_kernel_info infos[1] = {SMELT_KERNEL_INFO_INIT};
     smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
     request.spec = KERNEL;
@@ -333,8 +295,7 @@ static void options_work(void **state) {
     smelt_context_destroy(&made);
 }
 
-static void kernels_work(void **state) {
-    (void)state;
+TEST(kernels_work) {
     struct {
         smelt_kernel_info list[3];
         unsigned char canary[256];
@@ -374,8 +335,7 @@ static void kernels_work(void **state) {
     assert_true(info.compiled >= 1 && info.loaded >= 1);
 }
 
-static void families_work(void **state) {
-    (void)state;
+TEST(families_work) {
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     int required = 0, count = 0;
@@ -395,8 +355,7 @@ static void families_work(void **state) {
                      SMELT_ERROR_INVALID_SPEC);
 }
 
-static void machines_work(void **state) {
-    (void)state;
+TEST(machines_work) {
     smelt_device_info info = SMELT_DEVICE_INFO_INIT;
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
@@ -426,8 +385,7 @@ static int count_entry(void *user, const char *file, const smelt_kernel_info *in
     return 0;
 }
 
-static void caches_work(void **state) {
-    (void)state;
+TEST(caches_work) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
@@ -458,8 +416,7 @@ static int find_entry(void *user, const smelt_tuning_entry *entry) {
 }
 
 /* Leaves the entry in the file. */
-static void tuning_works(void **state) {
-    (void)state;
+TEST(tuning_works) {
     smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT, found = SMELT_TUNING_ENTRY_INIT;
     int count = 0;
     fill_entry(&entry);
@@ -475,9 +432,16 @@ static void tuning_works(void **state) {
     assert_string_equal(found.knobs, "");
 }
 
+TEST(operators) {
+    operators_work();
+}
+
+TEST(infos) {
+    kernel_infos();
+}
+
 /* Strings outlive the struct and the call. */
-static void strings_stay(void **state) {
-    (void)state;
+TEST(strings_stay) {
     smelt_kernel_info infos[1] = {SMELT_KERNEL_INFO_INIT}, again[1] = {SMELT_KERNEL_INFO_INIT};
     smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
     char spec[] = OTHER_KERNEL;
@@ -519,15 +483,4 @@ static int tear_down(void **state) {
     return system(command);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_work),   cmocka_unit_test(kernels_work),
-        cmocka_unit_test(families_work),  cmocka_unit_test(machines_work),
-        cmocka_unit_test(tuning_works),   cmocka_unit_test(strings_stay),
-        cmocka_unit_test(operators_work), cmocka_unit_test(caches_work),
-        cmocka_unit_test(kernel_infos),   cmocka_unit_test(each_struct_is_a_subject),
-        cmocka_unit_test(own_size),       cmocka_unit_test(impossible_sizes),
-        cmocka_unit_test(longer),         cmocka_unit_test(longer_with_something_new),
-    };
-    return cmocka_run_group_tests_name("structs of another version", tests, set_up, tear_down);
-}
+TESTS("structs of another version", .group_setup = set_up, .group_teardown = tear_down)

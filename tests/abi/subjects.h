@@ -37,5 +37,5 @@ void add_subjects(const struct subject *more, int count);
 void destroy_operators(void);
 
 /* Tests of a bucketed operator's structs, and of every operator's kernel infos. */
-void operators_work(void **state);
-void kernel_infos(void **state);
+void operators_work(void);
+void kernel_infos(void);

@@ -15,6 +15,14 @@ static char folder[64], cache[96];
 static const char *other_library; /* argv[1]: a shared library that is neither driver nor NVRTC */
 static const char *emulator;      /* argv[2]: its library */
 
+/* A test in a child process. */
+#define CHILD_TEST(name)                                                                           \
+    static void name(void);                                                                        \
+    TEST(test_##name) {                                                                            \
+        assert_int_equal(fakes_in_child(name), 0);                                                 \
+    }                                                                                              \
+    static void name(void)
+
 static int says(const char *text) {
     return strstr(smelt_last_error(), text) != NULL;
 }
@@ -40,7 +48,7 @@ static void expect_no_compiler(const char *path, const char *why) {
 
 /* ---- the driver ---- */
 
-static void no_driver(void) {
+CHILD_TEST(no_driver) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
@@ -59,7 +67,7 @@ static void no_driver(void) {
     smelt_context_destroy(&context);
 }
 
-static void driver_too_old(void) {
+CHILD_TEST(driver_too_old) {
     smelt_context_options options = fakes_options();
     smelt_context *context = NULL;
     setenv("SMELT_CUDA", other_library, 1);
@@ -67,7 +75,7 @@ static void driver_too_old(void) {
     EXPECT(says("cuInit") && says("CUDA 12.0"));
 }
 
-static void machine_report(void) {
+CHILD_TEST(machine_report) {
     smelt_context_options options = fakes_options();
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
     options.cache_dir = cache;
@@ -87,7 +95,7 @@ static void machine_report(void) {
 }
 
 /* Every device is in the report; one that smelt has no kernels for has no architecture. */
-static void many_devices(void) {
+CHILD_TEST(many_devices) {
     enum { DEVICES = 40 };
     smelt_context_options options = fakes_options();
     smelt_machine_report report = SMELT_MACHINE_REPORT_INIT;
@@ -110,23 +118,23 @@ static void many_devices(void) {
 
 /* ---- NVRTC ---- */
 
-static void nvrtc_not_there(void) {
+CHILD_TEST(nvrtc_not_there) {
     expect_no_compiler("/nowhere/libnvrtc.so.13", "No such file");
 }
 
-static void nvrtc_is_another_library(void) {
+CHILD_TEST(nvrtc_is_another_library) {
     expect_no_compiler(other_library, "nvrtcVersion");
 }
 
-static void nvrtc_is_a_text(void) {
+CHILD_TEST(nvrtc_is_a_text) {
     expect_no_compiler("/etc/passwd", "not a shared library");
 }
 
-static void nvrtc_is_an_empty_folder(void) {
+CHILD_TEST(nvrtc_is_an_empty_folder) {
     expect_no_compiler("/proc/self/task", "holds no libnvrtc");
 }
 
-static void nvrtc_fails_to_open(void) {
+CHILD_TEST(nvrtc_fails_to_open) {
     static const char *const names[] = {"nvrtcVersion", "nvrtcGetNumSupportedArchs",
                                         "nvrtcGetSupportedArchs"};
     struct fake_nvrtc *nvrtc = fakes_nvrtc();
@@ -153,7 +161,7 @@ static void copy_file(const char *from, const char *name) {
     EXPECT(system(command) == 0);
 }
 
-static void newest_that_the_driver_runs(void) {
+CHILD_TEST(newest_that_the_driver_runs) {
     struct smelt__nvrtc_file file;
     char lib[96];
     const char *fake = getenv("SMELT_NVRTC");
@@ -176,7 +184,7 @@ static void newest_that_the_driver_runs(void) {
 }
 
 /* Two builds of one version are different compilers. */
-static void identity_follows_the_files(void) {
+CHILD_TEST(identity_follows_the_files) {
     struct smelt__nvrtc_file a;
     struct smelt__nvrtc_file b;
     EXPECT(smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, NULL, &a) == SMELT_OK);
@@ -207,22 +215,22 @@ static void expect_state(smelt_kernel_state state) {
     smelt_context_destroy(&context);
 }
 
-static void cache_is_filled(void) {
+CHILD_TEST(cache_is_filled) {
     expect_state(SMELT_KERNEL_COMPILED);
     EXPECT(fakes_nvrtc_loaded());
 }
 
-static void cached_kernel_leaves_nvrtc_closed(void) {
+CHILD_TEST(cached_kernel_leaves_nvrtc_closed) {
     expect_state(SMELT_KERNEL_CACHED);
     EXPECT(!fakes_nvrtc_loaded());
 }
 
-static void cached_kernel_needs_no_nvrtc(void) {
+CHILD_TEST(cached_kernel_needs_no_nvrtc) {
     setenv("SMELT_NVRTC", "/nowhere/libnvrtc.so.13", 1);
     expect_state(SMELT_KERNEL_CACHED);
 }
 
-static void refused_entry_is_compiled_again(void) {
+CHILD_TEST(refused_entry_is_compiled_again) {
     struct fake_driver *driver = fakes_driver();
     driver->reject_images = 1;
     expect_state(SMELT_KERNEL_COMPILED);
@@ -241,7 +249,7 @@ static void refused_entry_is_compiled_again(void) {
 /* ---- the emulator on one side, a GPU's driver or compiler on the other ---- */
 
 /* The cache's GPU kernels are used; missing ones cannot be compiled. */
-static void emulator_beside_a_driver(void) {
+CHILD_TEST(emulator_beside_a_driver) {
     const struct smelt__kernel *kernel;
     struct smelt__plan plan;
     setenv("SMELT_NVRTC", emulator, 1);
@@ -253,7 +261,7 @@ static void emulator_beside_a_driver(void) {
     smelt_context_destroy(&context);
 }
 
-static void nvrtc_beside_the_emulator(void) {
+CHILD_TEST(nvrtc_beside_the_emulator) {
     const struct smelt__kernel *kernel;
     setenv("SMELT_CUDA", emulator, 1);
     smelt_context *context = cached_context();
@@ -261,28 +269,6 @@ static void nvrtc_beside_the_emulator(void) {
     EXPECT(says("emulator") && says(getenv("SMELT_NVRTC")));
     smelt_context_destroy(&context);
 }
-
-#define CHILD_TEST(name)                                                                           \
-    TEST(test_##name) {                                                                            \
-        assert_int_equal(fakes_in_child(name), 0);                                                 \
-    }
-CHILD_TEST(no_driver)
-CHILD_TEST(driver_too_old)
-CHILD_TEST(machine_report)
-CHILD_TEST(many_devices)
-CHILD_TEST(nvrtc_not_there)
-CHILD_TEST(nvrtc_is_another_library)
-CHILD_TEST(nvrtc_is_a_text)
-CHILD_TEST(nvrtc_is_an_empty_folder)
-CHILD_TEST(nvrtc_fails_to_open)
-CHILD_TEST(newest_that_the_driver_runs)
-CHILD_TEST(identity_follows_the_files)
-CHILD_TEST(cache_is_filled)
-CHILD_TEST(cached_kernel_leaves_nvrtc_closed)
-CHILD_TEST(cached_kernel_needs_no_nvrtc)
-CHILD_TEST(refused_entry_is_compiled_again)
-CHILD_TEST(emulator_beside_a_driver)
-CHILD_TEST(nvrtc_beside_the_emulator)
 
 static int make_folder(void **unused) {
     (void)unused;
