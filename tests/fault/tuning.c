@@ -16,6 +16,8 @@
 
 #define DEVICE "Fake GPU 0"
 #define OTHER "sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=2048"
+/* A line of the file. */
+#define LINE(spec, knobs) spec "  " DEVICE "  " knobs "  1\n"
 
 static char folder[64], file[128], readonly_folder[128];
 static char logged[16384];
@@ -45,9 +47,8 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    return remove_tree(folder);
+static void put(const char *path, const char *text) {
+    assert_int_equal(write_text(path, text, 0600), 0);
 }
 
 static char *read_text(const char *path) {
@@ -69,11 +70,20 @@ static smelt_context_options options_of(smelt_context_kind kind) {
     return options;
 }
 
+/* Lives until the next one is made, or the test's end. */
+static smelt_context *made;
+
 static smelt_context *make(const smelt_context_options *options) {
-    smelt_context *context = NULL;
-    if (smelt_context_create(&context, options))
+    smelt_context_destroy(&made);
+    if (smelt_context_create(&made, options))
         fail_msg("%s", smelt_last_error());
-    return context;
+    return made;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    smelt_context_destroy(&made);
+    return remove_tree(folder);
 }
 
 static smelt_context *make_on(smelt_context_kind kind) {
@@ -109,11 +119,8 @@ static int stages_of(smelt_context *context, const char *kernel) {
 /* ---- plans ---- */
 
 TEST(plans_take_entries_over) {
-    assert_int_equal(write_text(file,
-                                FAKES_SPEC "  " DEVICE "  stages=2,pv_overlap=4  100\n" OTHER
-                                           "  Another GPU  stages=2  100\n",
-                                0600),
-                     0);
+    put(file, FAKES_SPEC "  " DEVICE "  stages=2,pv_overlap=4  100\n" OTHER
+                         "  Another GPU  stages=2  100\n");
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(context_info(context).tuning_device, DEVICE);
     assert_string_equal(context_info(context).tuning_path, file);
@@ -131,19 +138,17 @@ TEST(plans_take_entries_over) {
     assert_null(strstr(text, "tuned"));
     smelt_free(text);
     assert_int_equal(warnings, 0);
-    smelt_context_destroy(&context);
 }
 
 /* An operator gets the tuned kernel, and so does a compile-only context that names the device: the
  * cache has the kernel that it compiled. */
 TEST(warming_and_running_agree) {
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n", 0600), 0);
+    put(file, FAKES_SPEC "  " DEVICE "  stages=2  100\n");
     const smelt_kernel_request request = {.size = sizeof request, .spec = FAKES_SPEC};
     smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, run = SMELT_KERNEL_INFO_INIT;
     smelt_context_options options = options_of(SMELT_CONTEXT_COMPILE_ONLY);
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
-    smelt_context_destroy(&context);
     options.tuning_device = DEVICE;
     context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
@@ -152,7 +157,6 @@ TEST(warming_and_running_agree) {
     assert_string_equal(info.spec, FAKES_SPEC);
     char key[64]; /* infos' strings are freed with their context */
     snprintf(key, sizeof key, "%s", info.key);
-    smelt_context_destroy(&context);
 
     static const char spec[] = "sparse_attn:heads=64,dqk=576,dv=512,topk=2048";
     smelt_operator *attn = NULL;
@@ -169,22 +173,17 @@ TEST(warming_and_running_agree) {
     assert_int_equal(smelt_operator_get_kernel_info(attn, SMELT_PASS_FORWARD, 0, &run), SMELT_OK);
     assert_string_equal(run.spec, FAKES_SPEC ",stages=2");
     smelt_operator_destroy(&attn);
-    smelt_context_destroy(&context);
 }
 
 TEST(bad_lines_are_passed_over) {
-    assert_int_equal(write_text(file,
-                                "# found on a rainy day\n\nnonsense\n" FAKES_SPEC "  " DEVICE
-                                "  stages=3  1\n" OTHER "  " DEVICE "  stages=x  1\n" FAKES_SPEC
-                                "  " DEVICE "  stages=2  1",
-                                0600),
-                     0); /* no newline; the later of two */
+    /* The later of two counts, also without a newline. */
+    put(file, "# found on a rainy day\n\nnonsense\n" LINE(FAKES_SPEC, "stages=3")
+                  LINE(OTHER, "stages=x") FAKES_SPEC "  " DEVICE "  stages=2  1");
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(warnings, 2);
     assert_non_null(strstr(logged, "tuning:3: ignored"));
     assert_non_null(strstr(logged, "tuning:5: ignored"));
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
-    smelt_context_destroy(&context);
     /* The number of warnings is limited. */
     FILE *out = fopen(file, "w");
     for (int i = 0; i < 5000; i++)
@@ -194,26 +193,22 @@ TEST(bad_lines_are_passed_over) {
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(warnings, 9);
     assert_non_null(strstr(logged, "4992 more lines"));
-    smelt_context_destroy(&context);
 }
 
 /* An entry that is no longer legal: the rule's plan, and one warning. */
 TEST(entries_without_a_plan) {
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  variant=sm90,stages=4  1\n", 0600),
-                     0);
+    put(file, LINE(FAKES_SPEC, "variant=sm90,stages=4"));
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_int_equal(warnings, 1);
     assert_non_null(strstr(logged, "stages=4 is not legal"));
-    smelt_context_destroy(&context);
     /* With knobs in the spec a conflict is not the file's fault. */
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  pv_overlap=4  1\n", 0600), 0);
+    put(file, LINE(FAKES_SPEC, "pv_overlap=4"));
     warnings = 0;
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC ",variant=mma,stages=2"), 2);
     assert_int_equal(warnings, 0);
-    smelt_context_destroy(&context);
 }
 
 TEST(layers_and_settings) {
@@ -221,37 +216,28 @@ TEST(layers_and_settings) {
     assert_int_equal(mkdir(readonly_folder, 0755), 0);
     snprintf(shared, sizeof shared, "%s/tuning", readonly_folder);
     snprintf(named, sizeof named, "%s/mine.txt", folder);
-    assert_int_equal(write_text(shared,
-                                FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE
-                                           "  stages=2  1\n",
-                                0600),
-                     0);
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=3,pv_overlap=4  1\n", 0600),
-                     0);
+    put(shared, LINE(FAKES_SPEC, "stages=2") LINE(OTHER, "stages=2"));
+    put(file, LINE(FAKES_SPEC, "stages=3,pv_overlap=4"));
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* the writable layer's takes precedence */
     assert_int_equal(stages_of(context, OTHER), 2);
-    smelt_context_destroy(&context);
 
     setenv("SMELT_TUNING", named, 1);
-    assert_int_equal(write_text(named, FAKES_SPEC "  " DEVICE "  stages=2  1\n", 0600), 0);
+    put(named, LINE(FAKES_SPEC, "stages=2"));
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(context_info(context).tuning_path, named);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
-    smelt_context_destroy(&context);
     options = options_of(SMELT_CONTEXT_DEVICE);
     options.tuning = file; /* the option takes precedence */
     context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
-    smelt_context_destroy(&context);
     setenv("SMELT_TUNING_DISABLE", "1", 1);
     context = make_on(SMELT_CONTEXT_DEVICE);
     assert_string_equal(context_info(context).tuning_path, "");
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
     assert_false(plan_has(context, FAKES_SPEC, NULL, "tuned"));
-    smelt_context_destroy(&context);
     unsetenv("SMELT_TUNING_DISABLE");
     unsetenv("SMELT_TUNING");
 
@@ -259,7 +245,6 @@ TEST(layers_and_settings) {
     options.cache_disable = 1;
     context = make(&options);
     assert_string_equal(context_info(context).tuning_path, "");
-    smelt_context_destroy(&context);
     options.tuning_device = "H200"; /* the device's entries are used */
     assert_int_equal(smelt_context_create(&context, &options), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(warnings, 0);
@@ -275,20 +260,19 @@ static void expect_unread(const char *part) {
     assert_int_equal(warnings, 1);
     if (!strstr(logged, part))
         fail_msg("'%s' does not say '%s'", logged, part);
-    smelt_context_destroy(&context);
 }
 
 TEST(files_that_are_not_trusted) {
-    static const char line[] = FAKES_SPEC "  " DEVICE "  stages=2  1\n";
+    static const char line[] = LINE(FAKES_SPEC, "stages=2");
     char other[160];
     snprintf(other, sizeof other, "%s/other", folder);
-    assert_int_equal(write_text(file, line, 0600), 0);
+    put(file, line);
     assert_int_equal(chmod(file, 0666), 0);
     expect_unread("writable by others");
     assert_int_equal(chmod(file, 0620), 0);
     expect_unread("writable by others");
     assert_int_equal(unlink(file), 0);
-    assert_int_equal(write_text(other, line, 0600), 0);
+    put(other, line);
     assert_int_equal(symlink(other, file), 0);
     expect_unread("symbolic link");
     assert_int_equal(unlink(file), 0);
@@ -298,7 +282,7 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(mkdir(file, 0700), 0);
     expect_unread("not a regular file");
     assert_int_equal(rmdir(file), 0);
-    assert_int_equal(write_text(file, line, 0600), 0);
+    put(file, line);
     assert_int_equal(truncate(file, (off_t)1 << 40), 0); /* a hole, which uses no disk space */
     expect_unread("longer than 1 MiB");
     /* The named file may be a link, but must not be world-writable. */
@@ -307,7 +291,6 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(symlink(other, file), 0);
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(stages_of(context, FAKES_SPEC), 2);
-    smelt_context_destroy(&context);
     assert_int_equal(chmod(other, 0666), 0);
     expect_unread("writable by others");
     /* A folder on its path must not be either. */
@@ -315,7 +298,7 @@ TEST(files_that_are_not_trusted) {
     assert_int_equal(mkdir(other, 0700), 0);
     assert_int_equal(chmod(other, 0777), 0);
     snprintf(other, sizeof other, "%s/shared/tuning", folder);
-    assert_int_equal(write_text(other, line, 0600), 0);
+    put(other, line);
     setenv("SMELT_TUNING", other, 1);
     expect_unread("is writable by everyone");
     unsetenv("SMELT_TUNING");
@@ -358,12 +341,8 @@ TEST(stores) {
     assert_string_equal(found.spec, FAKES_SPEC);
     assert_string_equal(found.device, DEVICE);
     /* Other lines are kept: valid, invalid and arbitrary ones. */
-    assert_int_equal(write_text(file,
-                                "# notes\n\nbad line\n" FAKES_SPEC "  " DEVICE
-                                "  stages=2  1\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
-                                "  X  stages=2  1",
-                                0600),
-                     0);
+    put(file, "# notes\n\nbad line\n" LINE(FAKES_SPEC, "stages=2") OTHER
+        "   " DEVICE "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1");
     entry = entry_of("pv_overlap=16", 3);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file),
@@ -377,7 +356,6 @@ TEST(stores) {
     assert_string_equal(read_text(file), "# notes\n\nbad line\n" OTHER "   " DEVICE
                                          "   stages=2   1\n" FAKES_SPEC "  X  stages=2  1\n");
     assert_int_equal(stages_of(context, FAKES_SPEC), 3);
-    smelt_context_destroy(&context);
 }
 
 /* With a limit on the size of files the old file is unchanged, and no temporary file remains. */
@@ -386,7 +364,7 @@ TEST(stores_that_fail) {
     const struct rlimit limit = {4, 4};
     char command[256];
     int status;
-    assert_int_equal(write_text(file, before, 0600), 0);
+    put(file, before);
     pid_t child = fork();
     if (child == 0) {
         smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
@@ -427,17 +405,14 @@ TEST(stores_that_are_refused) {
     assert_int_equal(mkdir(file, 0700), 0);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
     assert_int_equal(rmdir(file), 0);
-    smelt_context_destroy(&context);
     context = make_on(SMELT_CONTEXT_COMPILE_ONLY); /* without a device */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_INVALID_ARGUMENT);
-    smelt_context_destroy(&context);
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.tuning_disable = 1;
     context = make(&options);
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_ERROR_CACHE);
     assert_int_equal(smelt_tuning_store(NULL, &entry), SMELT_ERROR_INVALID_ARGUMENT);
     assert_int_equal(smelt_tuning_store(context, NULL), SMELT_ERROR_INVALID_ARGUMENT);
-    smelt_context_destroy(&context);
 }
 
 enum { WRITERS = 8, LINES = 12 };
@@ -452,7 +427,6 @@ static void store_many(int writer) {
         if (smelt_tuning_store(context, &entry))
             _exit(1);
     }
-    smelt_context_destroy(&context);
     _exit(0);
 }
 
@@ -470,7 +444,6 @@ TEST(many_writers) {
     assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
     assert_int_equal(count, WRITERS * LINES);
     assert_int_equal(warnings, 0);
-    smelt_context_destroy(&context);
 }
 
 /* The tuning file of an imported cache: existing entries take precedence, others are added. */
@@ -478,16 +451,15 @@ TEST(merging) {
     static const char text[] = "# theirs\nbad\n" FAKES_SPEC "  " DEVICE "  stages=3  9\n" OTHER
                                "  " DEVICE "  stages=2  9";
     size_t taken = 0;
-    assert_int_equal(write_text(file, FAKES_SPEC "  " DEVICE "  stages=2  1", 0600), 0);
+    put(file, FAKES_SPEC "  " DEVICE "  stages=2  1"); /* without a newline */
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
     assert_int_equal(taken, 1);
-    assert_string_equal(read_text(file), FAKES_SPEC "  " DEVICE "  stages=2  1\n" OTHER "  " DEVICE
-                                                    "  stages=2  9.00\n");
+    assert_string_equal(read_text(file),
+                        LINE(FAKES_SPEC, "stages=2") OTHER "  " DEVICE "  stages=2  9.00\n");
     assert_int_equal(stages_of(context, OTHER), 2);
     assert_int_equal(smelt__tuning_merge(context->tuning, text, sizeof text - 1, &taken), SMELT_OK);
     assert_int_equal(taken, 0);
-    smelt_context_destroy(&context);
 }
 
 TESTS("tuning on fakes", .setup = set_up, .teardown = tear_down)
