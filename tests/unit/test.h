@@ -21,6 +21,19 @@
 
 #include "random.h"
 
+/* A message, to `given`, contains a part. */
+static inline void assert_says(const char *message, const char *part, const char *given) {
+    if (!strstr(message, part))
+        fail_msg("%s: '%s' lacks '%s'", given, message, part);
+}
+
+/* A public call fails with a status and a part of the message. */
+#define assert_refused(call, status, part)                                                         \
+    do {                                                                                           \
+        assert_int_equal(call, status);                                                            \
+        assert_says(smelt_last_error(), part, #call);                                              \
+    } while (0)
+
 struct tests {
     const char *name;
     CMFixtureFunction setup, teardown;             /* of tests without their own */

@@ -158,8 +158,7 @@ TEST(bad_expressions) {
         size_t length = strlen(cases[i].text);
         assert_int_equal(
             smelt__expression_evaluate(cases[i].text, length, &scope, &value, &message), -1);
-        if (!strstr(message.text, cases[i].part))
-            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+        assert_says(message.text, cases[i].part, cases[i].text);
         assert_int_equal(smelt__expression_check(cases[i].text, length, &message),
                          cases[i].syntax ? -1 : 0);
     }
@@ -242,8 +241,7 @@ TEST(expansion_errors) {
         struct smelt__message message = {0};
         assert_int_equal(smelt__template_expand(&template_, &scope, &out, &message), -1);
         smelt__text_free(&out);
-        if (!strstr(message.text, cases[i].message))
-            fail_msg("'%s' gave '%s'", cases[i].text, message.text);
+        assert_says(message.text, cases[i].message, cases[i].text);
     }
 }
 

@@ -23,11 +23,6 @@ static int destroy_context(void **unused) {
     return 0;
 }
 
-static void refused(smelt_status status, smelt_status expected, const char *message) {
-    assert_int_equal(status, expected);
-    assert_string_equal(smelt_last_error(), message);
-}
-
 /* An uninitialised pointer. */
 static char *unset(void) {
     return (char *)(uintptr_t)64; // NOLINT: nothing is there, and nobody looks
@@ -35,37 +30,37 @@ static char *unset(void) {
 
 TEST(texts) {
     char *text = unset();
-    refused(smelt_kernel_plan(NULL, KERNEL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
-            "arch is NULL");
+    assert_refused(smelt_kernel_plan(NULL, KERNEL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
+                   "arch is NULL");
     assert_null(text);
     text = unset();
-    refused(smelt_kernel_source(NULL, KERNEL, NULL, &text), SMELT_ERROR_INVALID_ARGUMENT,
-            "arch is NULL");
+    assert_refused(smelt_kernel_source(NULL, KERNEL, NULL, &text), SMELT_ERROR_INVALID_ARGUMENT,
+                   "arch is NULL");
     assert_null(text);
     text = unset();
-    refused(smelt_kernel_plan(context, NULL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
-            "spec is NULL");
+    assert_refused(smelt_kernel_plan(context, NULL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
+                   "spec is NULL");
     assert_null(text);
-    refused(smelt_kernel_plan(context, KERNEL, NULL, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT,
-            "the result is NULL");
-    refused(smelt_kernel_source(context, KERNEL, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT,
-            "the result is NULL");
+    assert_refused(smelt_kernel_plan(context, KERNEL, NULL, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT,
+                   "the result is NULL");
+    assert_refused(smelt_kernel_source(context, KERNEL, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT,
+                   "the result is NULL");
 }
 
 TEST(cubins) {
     void *cubin = unset();
     size_t bytes = 77;
-    refused(smelt_kernel_cubin(NULL, KERNEL, NULL, &cubin, &bytes), SMELT_ERROR_INVALID_ARGUMENT,
-            "context is NULL");
+    assert_refused(smelt_kernel_cubin(NULL, KERNEL, NULL, &cubin, &bytes),
+                   SMELT_ERROR_INVALID_ARGUMENT, "context is NULL");
     assert_null(cubin);
     assert_int_equal(bytes, 0);
     cubin = unset();
-    refused(smelt_kernel_cubin(context, KERNEL, NULL, &cubin, NULL), SMELT_ERROR_INVALID_ARGUMENT,
-            "bytes is NULL");
+    assert_refused(smelt_kernel_cubin(context, KERNEL, NULL, &cubin, NULL),
+                   SMELT_ERROR_INVALID_ARGUMENT, "bytes is NULL");
     assert_null(cubin);
     bytes = 77;
-    refused(smelt_kernel_cubin(context, KERNEL, NULL, NULL, &bytes), SMELT_ERROR_INVALID_ARGUMENT,
-            "cubin is NULL");
+    assert_refused(smelt_kernel_cubin(context, KERNEL, NULL, NULL, &bytes),
+                   SMELT_ERROR_INVALID_ARGUMENT, "cubin is NULL");
     assert_int_equal(bytes, 0);
 }
 
@@ -79,13 +74,14 @@ static int take_text(void *user, const char *text) {
 TEST(families_without_keys) {
     smelt_family_key key = SMELT_FAMILY_KEY_INIT;
     char *text = unset();
-    refused(smelt_family_get_key("indexer_windows", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
-            "indexer_windows has no keys");
-    refused(smelt_spec_canonical("indexer_windows:stages=2", &text), SMELT_ERROR_INVALID_SPEC,
-            "indexer_windows: unknown key 'stages'; known: none");
+    assert_refused(smelt_family_get_key("indexer_windows", 0, &key), SMELT_ERROR_INVALID_ARGUMENT,
+                   "indexer_windows has no keys");
+    assert_refused(smelt_spec_canonical("indexer_windows:stages=2", &text),
+                   SMELT_ERROR_INVALID_SPEC, "indexer_windows: unknown key 'stages'; known: none");
     assert_null(text);
-    refused(smelt_tuning_candidates(KERNEL, "sm_90a", "stages", 0, take_text, NULL),
-            SMELT_ERROR_INVALID_SPEC, "indexer_windows_build: unknown knob 'stages'; known: none");
+    assert_refused(smelt_tuning_candidates(KERNEL, "sm_90a", "stages", 0, take_text, NULL),
+                   SMELT_ERROR_INVALID_SPEC,
+                   "indexer_windows_build: unknown knob 'stages'; known: none");
 }
 
 TESTS("refused calls", .group_setup = make_context, .group_teardown = destroy_context)

@@ -198,10 +198,8 @@ TEST(bad_input) {
         struct smelt__message message = {0};
         if (!smelt__spec_parse(bad[i].text, &spec, &message))
             fail_msg("'%s' was accepted", bad[i].text);
-        if (!strstr(message.text, bad[i].part) ||
-            (bad[i].second_part && !strstr(message.text, bad[i].second_part)))
-            fail_msg("'%s' gave '%s', which lacks '%s' or '%s'", bad[i].text, message.text,
-                     bad[i].part, bad[i].second_part ? bad[i].second_part : "");
+        assert_says(message.text, bad[i].part, bad[i].text);
+        assert_says(message.text, bad[i].second_part ? bad[i].second_part : "", bad[i].text);
     }
 }
 

@@ -75,8 +75,7 @@ TEST(bad_lines) {
         struct smelt__tuning_line line;
         struct smelt__message message = {0};
         assert_int_equal(parse(cases[i].text, &line, &message), -1);
-        if (!strstr(message.text, cases[i].part))
-            fail_msg("%s gave '%s'", cases[i].text, message.text);
+        assert_says(message.text, cases[i].part, cases[i].text);
     }
 }
 
