@@ -1,6 +1,7 @@
 /* The arguments of sparse_attn: the kernel's params, and refusals in addition to those that follow
  * from the operator's table (tests/gpu/arguments.c, tests/fault/arguments.c). There is no device: pointers
  * are not dereferenced. */
+#include "no_device.h"
 #include "ops/call.h"
 #include "ops/sparse_attn_args.h"
 #include "smelt/sparse_attn.h"
@@ -34,7 +35,7 @@ static smelt_operator *operator_of(const char *text) {
     smelt_operator *op = calloc(1, type.bytes);
     assert_non_null(op);
     assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
-    smelt__operator_begin(op, &type, NULL, &spec);
+    smelt__operator_begin(op, &type, no_device(), &spec);
     type.prepare(op);
     return op;
 }
@@ -51,12 +52,6 @@ static smelt_status ask_of(const char *text, const smelt_sparse_attn_args *args,
     const smelt_status status = smelt_operator_workspace(op, SMELT_PASS_FORWARD, args, bytes);
     smelt_operator_destroy(&op);
     return status;
-}
-
-/* An address that is not dereferenced: `number` distinguishes addresses, which are far apart;
- * `offset` misaligns. */
-static void *address(int number, uintptr_t offset) {
-    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
 }
 
 /* Legal and packed, with all optional tensors except the sink and the query list. */

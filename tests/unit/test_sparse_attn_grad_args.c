@@ -1,6 +1,7 @@
 /* The arguments of sparse_attn's backward pass: refusals in addition to those that follow from its
  * table (tests/gpu/arguments.c), and the size of the workspace. No device: pointers are not
  * dereferenced, and nothing is launched. */
+#include "no_device.h"
 #include "ops/cuts.h"
 #include "ops/sparse_attn_grad_params.h"
 #include "ops/sparse_attn_table.h"
@@ -20,11 +21,6 @@ static struct smelt__sparse_attn_backward backward_of(int sink, int buckets, int
         .main = {.group_queries = 1, .query_rows = 16, .head_blocks = 1, .block_heads = 16},
         .sides = 1,
     };
-}
-
-/* An address that is not dereferenced, far from all others. */
-static void *address(int number, uintptr_t offset) {
-    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
 }
 
 static smelt_sparse_attn_grad_args legal_args(void) {
@@ -79,7 +75,7 @@ static smelt_status call_of(const struct smelt__sparse_attn_backward *backward,
              backward->deterministic ? ",deterministic=1" : "");
     assert_int_equal(smelt__spec_parse(text, &spec, &message), 0);
     type.passes = &backward_pass, type.pass_count = 1;
-    smelt__operator_begin(&op, &type, NULL, &spec);
+    smelt__operator_begin(&op, &type, no_device(), &spec);
     subject = *backward;
     subject.op = &op;
     return bytes ? smelt_operator_workspace(&op, SMELT_PASS_BACKWARD, args, bytes)
