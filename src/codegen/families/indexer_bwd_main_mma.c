@@ -9,10 +9,8 @@
  * one that gives the busiest warp the least work; of equal ones, the largest with which those blocks
  * fit, because it reads Q the least often.
  */
-#include <limits.h>
-
 #include "codegen/families/indexer_bwd_main.h"
-#include "codegen/plan/limits.h"
+#include "codegen/plan/search.h"
 
 enum {
     TILE = 16,        /* rows of a warp */
@@ -20,44 +18,40 @@ enum {
     MOST_ROWS = 128,
     KEYS = 64, /* of a key block */
     UNIT_COLUMNS = 32,
-    MOST_KEY_TILES = 4,
-    WARP = 32, /* threads */
     DEFAULT_STAGES = 2,
-    MOST_BLOCKS = 4,
     OTHER_REGISTERS = 36,  /* addresses, loop state */
     TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
     SMALL_ALIGNMENT = 128,
     HOPPER = 9 /* compute capability: from it on, four values are added at once */
 };
 
-struct choice {
+struct smelt__choice {
     int dim, query_rows, group;
     int stages, blocks, key_tiles;
 };
 
-static int rows_of(const struct choice *choice) {
+static int rows_of(const struct smelt__choice *choice) {
     return choice->group * choice->query_rows;
 }
 
-static int warps_of(const struct choice *choice) {
+static int warps_of(const struct smelt__choice *choice) {
     return rows_of(choice) / TILE;
 }
 
 /* Slots for key numbers and gradients: one for each block whose rows are in flight, one for the
  * block whose numbers are, one for the block being computed. A power of two. */
-static int entry_slots(const struct choice *choice) {
+static int entry_slots(const struct smelt__choice *choice) {
     return choice->stages > 2 ? 8 : 4;
 }
 
 /* Of a row in shared memory: the swizzle's 128 at least. */
-static int row_bytes(const struct choice *choice) {
+static int row_bytes(const struct smelt__choice *choice) {
     enum { LEAST = 128 };
     return choice->dim * 2 > LEAST ? choice->dim * 2 : LEAST;
 }
 
-static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
+static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = rows_of(choice), entries = entry_slots(choice) * KEYS;
-    plan->region_count = 0;
     smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice), TILE_ALIGNMENT,
                            "rows of queries; at the end those of dq");
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * row_bytes(choice),
@@ -70,69 +64,75 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
 }
 
 /* Tiles of dK that the busiest warp computes. */
-static int unit_cost(const struct choice *choice, int key_tiles) {
+static int unit_cost(const struct smelt__choice *choice, int key_tiles) {
     const int units = choice->dim / UNIT_COLUMNS * (KEYS / TILE / key_tiles);
     return (units + warps_of(choice) - 1) / warps_of(choice) * key_tiles;
 }
 
 /* An estimate: dQ throughout, and the larger of X with dX and of a unit of dK with its operands. */
-static int registers_needed(const struct choice *choice) {
+static int registers_needed(const struct smelt__choice *choice) {
     const int dq = choice->dim / 2, scores = KEYS / 2 + KEYS / 4 + 8;
     const int unit = 20 * choice->key_tiles + 8;
     return dq + (scores > unit ? scores : unit) + OTHER_REGISTERS;
 }
 
-static int fits(const struct choice *choice, const struct smelt__arch *arch,
-                struct smelt__plan *scratch, struct smelt__misses *misses) {
-    add_regions(choice, scratch);
-    return smelt__limits_hold(arch, warps_of(choice) * WARP, choice->blocks, scratch->shared_bytes,
-                              registers_needed(choice), misses);
+static struct smelt__needs needs(const struct smelt__choice *choice,
+                                 const struct smelt__arch *arch) {
+    (void)arch;
+    return (struct smelt__needs){warps_of(choice) * SMELT__WARP, choice->blocks,
+                                 registers_needed(choice)};
 }
 
-/* Of the units with the least cost, the largest with which choice->blocks blocks fit. */
-static int choose_key_tiles(struct choice *choice, const struct smelt__arch *arch,
-                            struct smelt__plan *scratch, struct smelt__misses *misses) {
-    int least = unit_cost(choice, 1);
-    for (int tiles = 2; tiles <= MOST_KEY_TILES; tiles *= 2)
-        least = unit_cost(choice, tiles) < least ? unit_cost(choice, tiles) : least;
-    for (choice->key_tiles = MOST_KEY_TILES; choice->key_tiles >= 1; choice->key_tiles /= 2)
-        if (unit_cost(choice, choice->key_tiles) == least && fits(choice, arch, scratch, misses))
-            return 1;
-    return 0;
+/* Whether no other unit costs less. */
+static int costs_least(struct smelt__choice *choice) {
+    const int cost = unit_cost(choice, choice->key_tiles);
+    return cost <= unit_cost(choice, 1) && cost <= unit_cost(choice, 2) &&
+           cost <= unit_cost(choice, 4);
 }
 
-/* As many blocks as fit. */
-static int choose_blocks(struct choice *choice, const struct smelt__spec *spec,
-                         const struct smelt__arch *arch, struct smelt__plan *scratch,
-                         struct smelt__misses *misses) {
-    const int knob = smelt__spec_knob(spec, "blocks", 0);
-    for (choice->blocks = knob ? knob : MOST_BLOCKS; choice->blocks >= 1; choice->blocks--) {
-        if (choose_key_tiles(choice, arch, scratch, misses))
-            return 1;
-        if (knob)
-            return 0;
-    }
-    return 0;
-}
+/* As many blocks as fit; of the units with the least cost, the largest with which they do. */
+static const struct smelt__axis axes[] = {
+    SMELT__AXIS(blocks, "blocks", NULL, 4, 3, 2, 1),
+    SMELT__AXIS(key_tiles, NULL, costs_least, 4, 2, 1),
+};
 
 /* Rows of a query, and how many queries share an item. */
-static int choose_rows(struct choice *choice, const struct smelt__spec *spec,
-                       struct smelt__message *message) {
+static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
     const int heads = (int)smelt__spec_get(spec, "heads");
-    choice->query_rows = (heads + TILE - 1) / TILE * TILE;
-    choice->group = choice->query_rows <= SHARED_ROWS / 2 ? SHARED_ROWS / choice->query_rows : 1;
-    choice->group = smelt__spec_knob(spec, "group", choice->group);
-    if (rows_of(choice) <= MOST_ROWS)
+    const int rows = (heads + TILE - 1) / TILE * TILE;
+    *choice = (struct smelt__choice){
+        .dim = (int)smelt__spec_get(spec, "dim"),
+        .query_rows = rows,
+        .group = smelt__spec_knob(spec, "group", rows <= SHARED_ROWS / 2 ? SHARED_ROWS / rows : 1),
+        .stages = smelt__spec_knob(spec, "stages", DEFAULT_STAGES),
+    };
+}
+
+static const struct smelt__search search = {
+    .axes = axes,
+    .count = sizeof axes / sizeof *axes,
+    .begin = begin,
+    .add_regions = add_regions,
+    .needs = needs,
+    .less_shared = "fewer stages or blocks or a smaller group",
+    .less_registers = "fewer blocks or a smaller group",
+    .legal = "",
+};
+
+static int refuse_group(const struct smelt__spec *spec, struct smelt__message *message) {
+    struct smelt__choice choice;
+    begin(&choice, spec);
+    if (rows_of(&choice) <= MOST_ROWS)
         return 0;
     smelt__message_set(message,
                        "%s: group=%d of %d heads do not fit into the %d rows that variant=mma has; "
                        "at most %d of them do",
-                       spec->schema->name, choice->group, heads, MOST_ROWS,
-                       MOST_ROWS / choice->query_rows);
+                       spec->schema->name, choice.group, (int)smelt__spec_get(spec, "heads"),
+                       MOST_ROWS, MOST_ROWS / choice.query_rows);
     return -1;
 }
 
-static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
                           const struct smelt__arch *arch, struct smelt__plan *plan) {
     struct smelt__indexer_bwd_main_launch *const launch = (void *)plan->launch;
     launch->group_queries = choice->group;
@@ -159,23 +159,14 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
 
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    struct choice choice = {
-        .dim = (int)smelt__spec_get(spec, "dim"),
-        .stages = smelt__spec_knob(spec, "stages", DEFAULT_STAGES),
-    };
-    if (choose_rows(&choice, spec, message))
+    struct smelt__choice choice;
+    if (refuse_group(spec, message) ||
+        smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    if (!choose_blocks(&choice, spec, arch, plan, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer stages or blocks or a smaller group",
-                              "fewer blocks or a smaller group", "", message);
-        return -1;
-    }
     plan->template_name = "indexer_bwd_main.mma.cu";
     smelt__indexer_bwd_main_name(spec, plan);
     add_constants(&choice, spec, arch, plan);
-    add_regions(&choice, plan);
-    smelt__plan_set_threads(plan, warps_of(&choice) * WARP, choice.blocks);
+    smelt__plan_set_threads(plan, warps_of(&choice) * SMELT__WARP, choice.blocks);
     plan->item = "group";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
