@@ -2,6 +2,7 @@
 #include "ops/arguments.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "runtime/log.h"
@@ -23,6 +24,15 @@ smelt_status smelt__check_scale(float scale) {
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                        "scale = %g is not legal; it must be positive and at most %g", (double)scale,
                        (double)most);
+}
+
+smelt_status smelt__check_query_weight(float weight) {
+    if (isfinite(weight) && weight != 0.0F)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "query_weight = %g is not legal; legal: finite numbers but 0, for "
+                       "example 1, or 1 / tokens for a mean",
+                       (double)weight);
 }
 
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {

@@ -8,8 +8,6 @@
  */
 #include "smelt/indexer_dense_loss.h"
 
-#include <math.h>
-
 #include "codegen/families/dense_scores_fwd.h"
 #include "codegen/families/indexer_dense_loss.h"
 #include "indexer_dense_rows.params.h"
@@ -204,25 +202,15 @@ static smelt_status check_gradients(const smelt_indexer_dense_loss_args *args) {
         dq ? "given" : "NULL", dweights ? "given" : "NULL", forms);
 }
 
-static smelt_status check_numbers(const smelt_indexer_dense_loss_args *args) {
-    const smelt_status status = smelt__check_scale(args->scale);
-    if (status != SMELT_OK || (isfinite(args->query_weight) && args->query_weight != 0))
-        return status;
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "query_weight = %g is not legal; legal: finite numbers but 0, for "
-                       "example 1, or 1 / tokens for a mean",
-                       (double)args->query_weight);
-}
-
 /* ---- launching ------------------------------------------------------------------------------- */
 
-/* A checked call, its context current. */
+/* A checked call. */
 struct chain {
+    const struct smelt__call *call;
     const struct dense_loss *made;
     const smelt_indexer_dense_loss_args *args;
     struct layout layout;
     struct smelt__indexer_bwd_call gradients;
-    struct CUstream_st *stream;
     const int *begins, *ends; /* [tokens] windows of the indexer's keys */
 };
 
@@ -279,11 +267,8 @@ static int64_t index_keys(const struct chain *chain, const struct chunk *chunk) 
 static smelt_status launch_kernel(const struct chain *chain,
                                   enum smelt__indexer_dense_loss_kernel number, int64_t items,
                                   const void *params) {
-    const struct smelt__kernel *kernel = chain->made->kernels[number];
-    const int64_t most = smelt__available_blocks(kernel, chain->args->free_multiprocessors);
-    const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, items, most)},
-                                         .params = params};
-    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+    return smelt__call_launch(chain->call, chain->made->kernels[number], items,
+                              chain->args->free_multiprocessors, params);
 }
 
 static smelt_status launch_logits(const struct chain *chain, const struct chunk *chunk) {
@@ -300,7 +285,7 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
         .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.dk.key_stride}},
     };
     const struct smelt__indexer_chain inside = {.inner_only = 1};
-    return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->stream);
+    return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->call->stream);
 }
 
 /* Attention's, in the boxes of its kernel. */
@@ -416,7 +401,7 @@ static smelt_status launch_gradients(const struct chain *chain, const struct chu
     const int64_t group_queries = chain->made->indexer.main.group_queries;
     const smelt_indexer_bwd_args args = gradient_args(chain, &chunk->args);
     const struct smelt__indexer_bwd_call call = {&chain->made->indexer, &args,
-                                                 chain->layout.indexer, chain->stream};
+                                                 chain->layout.indexer, chain->call->stream};
     const struct smelt__indexer_bwd_chunk groups = {
         .groups = smelt__divide_up(chunk->queries, group_queries),
         .begins = chunk->first == 0 && chunk->group == 0,
@@ -450,14 +435,12 @@ static smelt_status launch_chunk(const struct chain *chain, struct chunk chunk) 
 }
 
 static smelt_status launch_sum(const struct chain *chain) {
-    const struct smelt__kernel *kernel = chain->made->kernels[SMELT__INDEXER_DENSE_SUM];
     const struct indexer_loss_sum_params params = {.losses = losses_of(chain),
                                                    .loss = chain->args->loss.data,
                                                    .query_stride = losses_stride(chain),
                                                    .queries = (int)chain->args->tokens,
                                                    .groups = chain->made->shape.groups};
-    const struct smelt__launch launch = {.blocks = {1}, .params = &params};
-    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+    return launch_kernel(chain, SMELT__INDEXER_DENSE_SUM, 1, &params);
 }
 
 /* The windows of pools, for all queries. */
@@ -472,10 +455,8 @@ static smelt_status launch_windows(const struct chain *chain) {
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
     };
-    const int64_t items = smelt__divide_up(args->tokens, kernel->threads);
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, items, kernel->most_blocks)}, .params = &params};
-    return smelt__kernel_launch(chain->made->op.context, kernel, &launch, chain->stream);
+    return smelt__call_launch(chain->call, kernel, smelt__divide_up(args->tokens, kernel->threads),
+                              0, &params);
 }
 
 static smelt_status launch_chunks(const struct chain *chain) {
@@ -523,9 +504,11 @@ static smelt_status check_maps(const struct chain *chain) {
 static smelt_status launch(struct smelt__call *call) {
     const struct dense_loss *made = (const struct dense_loss *)call->op;
     const smelt_indexer_dense_loss_args *args = call->args;
-    struct chain chain = {.made = made, .args = args, .stream = call->stream};
+    struct chain chain = {.call = call, .made = made, .args = args};
     smelt_indexer_bwd_args gradients;
-    smelt_status status = check_numbers(args);
+    smelt_status status = smelt__check_scale(args->scale);
+    if (status == SMELT_OK)
+        status = smelt__check_query_weight(args->query_weight);
     if (status == SMELT_OK)
         status = check_gradients(args);
     if (status == SMELT_OK)

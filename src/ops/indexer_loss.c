@@ -1,14 +1,11 @@
 /* The operator indexer_loss: see smelt/indexer_loss.h. */
 #include "smelt/indexer_loss.h"
 
-#include <math.h>
-
 #include "codegen/families/indexer_loss.h"
 #include "indexer_loss_rows.params.h"
 #include "indexer_loss_sum.params.h"
 #include "ops/call.h"
 #include "ops/indexer_loss_table.h"
-#include "runtime/log.h"
 
 enum { ROWS, SUM }; /* kernels in launch order */
 enum { VECTOR = 4 /* elements of 16 bytes */ };
@@ -24,14 +21,10 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
 
 static smelt_status check(struct smelt__call *call) {
     const smelt_indexer_loss_args *args = call->args;
+    const smelt_status status = smelt__check_query_weight(args->query_weight);
     size_t needed;
     workspace(call, &needed);
-    if (isfinite(args->query_weight) && args->query_weight != 0)
-        return smelt__call_check(call, needed, NULL, 0);
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "query_weight = %g is not legal; legal: finite numbers but 0, for "
-                       "example 1, or 1 / tokens for a mean",
-                       (double)args->query_weight);
+    return status == SMELT_OK ? smelt__call_check(call, needed, NULL, 0) : status;
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
