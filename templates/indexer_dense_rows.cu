@@ -1,6 +1,7 @@
 //@use common/base.cuh
 //@use common/block_sums.cuh
 //@use common/logit.cuh
+//@use common/loss_norms.cuh
 //@use common/softmax.cuh
 //@use ptx/math.cuh
 //@use indexer_dense_rows.params.h
@@ -38,9 +39,6 @@ enum {
     NO_KEY = 0x7fffffff
 };
 
-#define LARGEST_FLOAT __int_as_float(0x7f7fffff)
-#define LEAST_NORMAL __int_as_float(0x00800000)
-
 /* A member's row. */
 struct row {
     float *scores, *logits; /* by slot, once step 0 is done */
@@ -52,14 +50,6 @@ struct row {
     int count;             /* entries of the list */
     float weight;          /* of its loss; 0: it has none */
     float factor;          /* of its gradient */
-};
-
-/* A row's softmax and normalisation constants. */
-struct norms {
-    float largest;     /* maximum logit; 0 if all are -inf */
-    float log_sum;     /* ln of the sum of exp(logit - largest); 0 if the sum is 0 */
-    float share, unit; /* 1 / that sum, or 0; 1 / the sum of the targets */
-    bool live;         /* the row has a loss */
 };
 
 /* A query's window, clipped; [0, 0) if it is empty, as that of a missing query. */
@@ -111,7 +101,7 @@ DEVICE struct row open_row(const struct indexer_dense_rows_params *params, int n
     row.count = row.list.end - row.list.begin;
     row.section = BLOCK_MAX > 1 ? member * row.count : 0;
     row.count *= BLOCK_MAX > 1 ? params->group_queries : 1;
-    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* 0 for NaN */
+    row.weight = finite_weight(weight);
     row.factor = row.weight * (params->grad_loss ? *params->grad_loss : 1.0f);
     return row;
 }
@@ -121,14 +111,7 @@ DEVICE float clamped_logit(float logit) {
     return fminf(fmaxf(logit, MINUS_INFINITY), LARGEST_FLOAT);
 }
 
-/* Sum and maximum over the block; each contains a barrier. */
-DEVICE float block_total(float value, int offset) {
-    float *const warps = (float *)(arena + offset);
-    block_begin(warps, warp_sum(value));
-    __syncthreads();
-    return block_sum(warps);
-}
-
+/* Maximum over the block; contains a barrier. */
 DEVICE float block_largest(float value, int offset) {
     float *const warps = (float *)(arena + offset);
     block_begin(warps, warp_maximum(value));
@@ -214,8 +197,7 @@ DEVICE void add_logit(float *largest, float *sum, float logit) {
 }
 
 /* Pass 1. By the whole block. */
-DEVICE struct norms find_norms(const struct row *row) {
-    struct norms norms;
+DEVICE struct norms sum_row(const struct row *row) {
     float largest = MINUS_INFINITY, sum = 0.0f, targets = 0.0f;
 #pragma unroll 4
     for (int slot = row->slots.begin + (int)threadIdx.x; slot < row->slots.end; slot += THREADS) {
@@ -223,14 +205,10 @@ DEVICE struct norms find_norms(const struct row *row) {
         targets += fmaxf(row->scores[slot], 0.0f);
     }
     targets = block_total(targets, TARGETS_OFFSET);
-    norms.largest = block_largest(largest, MAXIMA_OFFSET);
-    norms.largest = norms.largest == MINUS_INFINITY ? 0.0f : norms.largest;
-    sum = block_total(sum * exp2_approximate((largest - norms.largest) * LOG2_E), SUMS_OFFSET);
-    norms.log_sum = sum > 0.0f ? LN_2 * log2_approximate(sum) : 0.0f;
-    norms.share = sum > 0.0f ? 1.0f / sum : 0.0f;
-    norms.unit = 1.0f / targets;
-    norms.live = row->weight != 0.0f && targets >= LEAST_NORMAL && targets <= LARGEST_FLOAT;
-    return norms;
+    float all = block_largest(largest, MAXIMA_OFFSET);
+    all = all == MINUS_INFINITY ? 0.0f : all;
+    sum = block_total(sum * exp2_approximate((largest - all) * LOG2_E), SUMS_OFFSET);
+    return find_norms(all, sum, targets, row->weight);
 }
 
 /* A slot's gradient; adds its part of the loss. */
@@ -356,7 +334,7 @@ DEVICE void process_row(const struct indexer_dense_rows_params *params, int numb
     if (SLOT_KEYS > 1) {
         reduce_slots(params, &row, number);
     }
-    const struct norms norms = find_norms(&row);
+    const struct norms norms = sum_row(&row);
     float loss = finish_row(&row, &norms, params->members);
     loss = block_total(loss, LOSSES_OFFSET);
     if (threadIdx.x == 0 && params->first + number < params->tokens) {

@@ -303,9 +303,10 @@ DEVICE void finish_four(float *values, const struct results *results, int tile, 
     }
 }
 
-/* Writes this thread's logits of a query for the warp's keys, which start at `first`. */
-DEVICE void write_keys(const struct indexer_logits_fwd_params *params, const struct item *item,
-                       const struct results *results, int query, int group, int first) {
+/* Writes this thread's logits of a query for the warp's keys, which start at `first`; or the largest
+ * ones of blocks of at most four keys, all of them in one thread. */
+DEVICE void write_own(const struct indexer_logits_fwd_params *params, const struct item *item,
+                      const struct results *results, int query, int group, int first) {
     if (query >= item->queries) {
         return;
     }
@@ -316,26 +317,10 @@ DEVICE void write_keys(const struct indexer_logits_fwd_params *params, const str
         const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
         float values[4];
         finish_four(values, results, tile, key, &window);
-        write_four(row + key, values, item->keys - key);
-    }
-}
-
-/* ---- blocks ---------------------------------------------------------------------------------- */
-
-/* Writes the largest logits of blocks of at most four keys, all of them in one thread. */
-DEVICE void write_small_blocks(const struct indexer_logits_fwd_params *params,
-                               const struct item *item, const struct results *results, int query,
-                               int group, int first) {
-    if (query >= item->queries) {
-        return;
-    }
-    const struct key_range window = window_of(params, item, query);
-    stored_logit *const row = row_of(params, item, query, group);
-#pragma unroll
-    for (int tile = 0; tile < KEY_TILES; tile += 2) {
-        const int key = first + key_of(tile, (int)threadIdx.x % 4 * 2);
-        float values[4];
-        finish_four(values, results, tile, key, &window);
+        if (BLOCK_MAX == 1) {
+            write_four(row + key, values, item->keys - key);
+            continue;
+        }
 #pragma unroll
         for (int i = 0; i < 4; i += BLOCK_MAX) {
             for (int k = 1; k < BLOCK_MAX; ++k) {
@@ -347,6 +332,8 @@ DEVICE void write_small_blocks(const struct indexer_logits_fwd_params *params,
         }
     }
 }
+
+/* ---- wider blocks ---------------------------------------------------------------------------- */
 
 /* Where the warps' largest logits are for a part's group of heads, the `sum`-th that ends in it. */
 DEVICE float *largest_at(int sum, int warp) {
@@ -414,10 +401,8 @@ DEVICE void write_wide_blocks(const struct indexer_logits_fwd_params *params,
  * clears its sums for the next group. By the whole warp. */
 DEVICE void write_results(const struct indexer_logits_fwd_params *params, const struct item *item,
                           struct results *results, int query, int group, int first, int sum) {
-    if (BLOCK_MAX == 1) {
-        write_keys(params, item, results, query, group, first);
-    } else if (BLOCK_MAX <= 4) {
-        write_small_blocks(params, item, results, query, group, first);
+    if (BLOCK_MAX <= 4) {
+        write_own(params, item, results, query, group, first);
     } else {
         write_blocks(params, item, results, query, group, first, sum);
     }

@@ -4,16 +4,14 @@
 //@use common/ring.cuh
 //@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
-//@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/named_barrier.cuh
 //@use ptx/registers.cuh
 //@use ptx/shared.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_fp8_ss.cuh n = PART_COLUMNS
-//@use ptx/wgmma_ss.cuh n = PART_COLUMNS, ta = 0, tb = 0
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_copies.cuh
+//@use indexer_logits_fwd.sm90_kernel.cuh columns = PART_COLUMNS
 /*
  * The lightning indexer's logits with wgmma: every query's heads against every key in its window,
  * summed over heads; -inf elsewhere. Mathematics and shapes: include/smelt/indexer_logits.h.
@@ -105,25 +103,6 @@ struct cursor {
     int queries;       /* how many queries exist from the first set's on */
     float scale[2], next_scale[2];
 };
-
-/* Issues D of a tile for one part of the columns. */
-DEVICE void issue_product(float *d, u64 keys, u64 queries) {
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < STEPS; ++k) {
-        const int half = k / HALF_STEPS, step = k % HALF_STEPS * STEP_BYTES;
-        const u64 a = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
-        const u64 b = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
-        // clang-format off
-        if (FP8) {
-            wgmma_fp8_ss_n${PART_COLUMNS}(d, a, b, k > 0);
-        } else {
-            wgmma_ss_n${PART_COLUMNS}_t00(d, a, b, k > 0);
-        }
-        // clang-format on
-    }
-    wgmma_commit();
-}
 
 /* Loads the weights that a thread holds, from part `part` on: those of its query in each set. */
 DEVICE void load_weights(float *held, const struct cursor *at, int part) {
@@ -399,7 +378,9 @@ DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cu
 #pragma unroll
     for (int part = 0; part < PARTS; ++part) {
         float d[VALUES];
-        issue_product(d, keys, descriptor_advance(queries, (u32)(part * PART_COLUMNS * SWIZZLE)));
+        issue_product(d, keys, KEY_HALF_BYTES,
+                      descriptor_advance(queries, (u32)(part * PART_COLUMNS * SWIZZLE)),
+                      QUERY_HALF_BYTES);
         if (WEIGHTS_PARTS < PARTS) {
             load_weights(weights, at, part);
         }
@@ -424,13 +405,8 @@ DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cu
     return landed;
 }
 
-/* A math warpgroup. Tiles are numbered across all runs; this warpgroup takes those congruent to
- * `group` modulo WARPGROUPS. */
 DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) {
-    const u64 all_keys =
-        shared_descriptor(shared_address(keys_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
-    const u64 all_queries =
-        shared_descriptor(shared_address(queries_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
+    const u64 all_keys = operand_at(keys_at(0)), all_queries = operand_at(queries_at(0));
     const int lane = (int)threadIdx.x % 32;
     const int line = (int)threadIdx.x % WARPGROUP / 32 * 16 + lane / 4;
     struct own_stage stage = {{group, 0},
@@ -477,31 +453,5 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         tile -= run.tiles;
         arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);
         ring_advance(&buffer, QUERY_BUFFERS);
-    }
-}
-
-KERNEL void __launch_bounds__(THREADS, 1)
-    KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
-    initialise(&params);
-    if (params.launch_dependents) {
-        grid_launch_dependents();
-    }
-    count_costs(&params);
-    __syncthreads();
-    const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
-    if (group < WARPGROUPS) {
-        registers_increase(MATH_REGISTERS);
-        if (params.pdl) {
-            grid_wait();
-        }
-        run_math(&params, group);
-    } else {
-        registers_decrease(OTHER_REGISTERS);
-        const int warp = (int)threadIdx.x % WARPGROUP / 32;
-        if (warp == KEY_WARP || warp == QUERY_WARP) {
-            run_producer(&params, warp == QUERY_WARP);
-        } else if (warp == FILLER_WARP && params.fills) {
-            run_filler(&params);
-        }
     }
 }

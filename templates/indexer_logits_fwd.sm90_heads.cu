@@ -4,15 +4,13 @@
 //@use common/ring.cuh
 //@use common/stored_logit.cuh
 //@use common/warp_arrival.cuh
-//@use ptx/grid.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/registers.cuh
 //@use ptx/shared.cuh
 //@use ptx/wgmma.cuh
-//@use ptx/wgmma_fp8_ss.cuh n = BLOCK_KEYS
-//@use ptx/wgmma_ss.cuh n = BLOCK_KEYS, ta = 0, tb = 0
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_copies.cuh
+//@use indexer_logits_fwd.sm90_kernel.cuh columns = BLOCK_KEYS
 /*
  * The lightning indexer's logits with wgmma where each head is a group of its own and only the largest
  * logit of each block of keys is written: a matrix product with a maximum behind it. Mathematics and
@@ -52,25 +50,6 @@ struct cursor {
     bool inner; /* the tile is inside the windows of all the block's queries */
     float scale[FP8 ? TILE_EIGHTS : 1][2]; /* of this thread's keys, with FP8 */
 };
-
-/* Issues D of a tile for one part of the rows. */
-DEVICE void issue_product(float *d, u64 queries, u64 keys) {
-    wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < STEPS; ++k) {
-        const int half = k / HALF_STEPS, step = k % HALF_STEPS * STEP_BYTES;
-        const u64 a = descriptor_advance(queries, (u32)(half * QUERY_HALF_BYTES + step));
-        const u64 b = descriptor_advance(keys, (u32)(half * KEY_HALF_BYTES + step));
-        // clang-format off
-        if (FP8) {
-            wgmma_fp8_ss_n${BLOCK_KEYS}(d, a, b, k > 0);
-        } else {
-            wgmma_ss_n${BLOCK_KEYS}_t00(d, a, b, k > 0);
-        }
-        // clang-format on
-    }
-    wgmma_commit();
-}
 
 /* Loads the scales of this thread's keys; past the last key that one's. */
 DEVICE void load_scales(const struct indexer_logits_fwd_params *params, struct cursor *at) {
@@ -174,13 +153,8 @@ DEVICE void finish_part(const struct indexer_logits_fwd_params *params, const st
     }
 }
 
-/* A math warpgroup. Tiles are numbered across all runs; this warpgroup takes those congruent to
- * `group` modulo WARPGROUPS, and owns every WARPGROUPS-th stage. */
 DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) {
-    const u64 all_keys =
-        shared_descriptor(shared_address(keys_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
-    const u64 all_queries =
-        shared_descriptor(shared_address(queries_at(0)), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
+    const u64 all_keys = operand_at(keys_at(0)), all_queries = operand_at(queries_at(0));
     struct ring_place stage = {group, 0}, buffer = {0, 0};
     struct cursor at;
     int tile = group; /* the warpgroup's next tile of the run */
@@ -206,7 +180,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
             for (int part = 0; part < PARTS; ++part) {
                 float d[VALUES];
                 issue_product(d, descriptor_advance(queries, (u32)(part * PART_ROWS * SWIZZLE)),
-                              keys);
+                              QUERY_HALF_BYTES, keys, KEY_HALF_BYTES);
                 wgmma_wait_0();
                 if (part == PARTS - 1) {
                     arrive_warp(barrier_at(EMPTY + stage.index), 1);
@@ -222,31 +196,5 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
         tile -= run.tiles;
         arrive_warp(barrier_at(QUERY_EMPTY + buffer.index), 1);
         ring_advance(&buffer, QUERY_BUFFERS);
-    }
-}
-
-KERNEL void __launch_bounds__(THREADS, 1)
-    KERNEL_NAME(const __grid_constant__ struct indexer_logits_fwd_params params) {
-    initialise(&params);
-    if (params.launch_dependents) {
-        grid_launch_dependents();
-    }
-    count_costs(&params);
-    __syncthreads();
-    const int group = __shfl_sync((u32)ALL_LANES, (int)threadIdx.x / WARPGROUP, 0);
-    if (group < WARPGROUPS) {
-        registers_increase(MATH_REGISTERS);
-        if (params.pdl) {
-            grid_wait();
-        }
-        run_math(&params, group);
-    } else {
-        registers_decrease(OTHER_REGISTERS);
-        const int warp = (int)threadIdx.x % WARPGROUP / 32;
-        if (warp == KEY_WARP || warp == QUERY_WARP) {
-            run_producer(&params, warp == QUERY_WARP);
-        } else if (warp == FILLER_WARP && params.fills) {
-            run_filler(&params);
-        }
     }
 }

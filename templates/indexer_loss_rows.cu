@@ -1,5 +1,6 @@
 //@use common/base.cuh
 //@use common/block_sums.cuh
+//@use common/loss_norms.cuh
 //@use common/softmax.cuh
 //@use ptx/grid.cuh
 //@use ptx/math.cuh
@@ -29,9 +30,6 @@ enum {
     PART = VECTORS * STEP
 };
 
-#define LARGEST_FLOAT __int_as_float(0x7f7fffff)
-#define LEAST_NORMAL __int_as_float(0x00800000)
-
 /* A query's rows. */
 struct row {
     const float *logits, *target;
@@ -45,14 +43,6 @@ struct row {
 /* A thread's slots of a part. Masked slots have logit -inf and target 0. */
 struct part {
     float logits[LANE_SLOTS], targets[LANE_SLOTS];
-};
-
-/* A row's softmax and normalisation constants. */
-struct norms {
-    float largest;     /* maximum logit; 0 if all are -inf */
-    float log_sum;     /* ln of the sum of exp(logit - largest); 0 if the sum is 0 */
-    float share, unit; /* 1 / that sum, or 0; 1 / the sum of the targets */
-    bool live;         /* the row has a loss */
 };
 
 /* The first slot of this thread's vector `vector` in part `number`. */
@@ -70,7 +60,7 @@ DEVICE struct row open_row(const struct indexer_loss_rows_params *params, i64 qu
     row.indices = params->indices + query * params->indices_stride;
     row.grad = params->grad ? params->grad + query * params->grad_stride : 0;
     row.slots = minimum(maximum(length, 0), params->width);
-    row.weight = fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f; /* 0 for NaN */
+    row.weight = finite_weight(weight);
     row.factor = row.weight * (params->grad_loss ? *params->grad_loss : 1.0f);
     return row;
 }
@@ -133,14 +123,6 @@ DEVICE void load_part(struct part *part, const struct indexer_loss_rows_params *
     }
 }
 
-/* Sum over the block; contains a barrier. */
-DEVICE float block_total(float value, int offset) {
-    float *const warps = (float *)(arena + offset);
-    block_begin(warps, warp_sum(value));
-    __syncthreads();
-    return block_sum(warps);
-}
-
 /* The sum of the targets and, with the same barrier, the maximum logit. */
 DEVICE float reduce_row(float *largest, float targets) {
     float *const maxima = (float *)(arena + MAXIMA_OFFSET);
@@ -158,16 +140,6 @@ DEVICE float sum_exponentials(const struct part *part, float largest) {
         sum += exp2_approximate((part->logits[i] - largest) * LOG2_E);
     }
     return sum;
-}
-
-DEVICE struct norms find_norms(const struct row *row, float largest, float sum, float targets) {
-    struct norms norms;
-    norms.largest = largest;
-    norms.log_sum = sum > 0.0f ? LN_2 * log2_approximate(sum) : 0.0f;
-    norms.share = sum > 0.0f ? 1.0f / sum : 0.0f;
-    norms.unit = 1.0f / targets;
-    norms.live = row->weight != 0.0f && targets >= LEAST_NORMAL && targets <= LARGEST_FLOAT;
-    return norms;
 }
 
 /* The gradient of one of this thread's vectors; returns its part of the loss. */
@@ -241,7 +213,7 @@ DEVICE void process_query(const struct indexer_loss_rows_params *params, i64 que
         sum += sum_exponentials(&part, largest);
     }
     sum = block_total(sum, SUMS_OFFSET);
-    const struct norms norms = find_norms(&row, largest, sum, targets);
+    const struct norms norms = find_norms(largest, sum, targets, row.weight);
 #pragma unroll 1
     for (int number = 0; number < parts; ++number) {
         if (PARTS > 1) {
