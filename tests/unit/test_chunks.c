@@ -16,19 +16,29 @@ static struct smelt__topk_kernels kernels(const struct smelt__kernel *kernel) {
     return (struct smelt__topk_kernels){.rows = kernel, .parts = kernel, .topk = 2048};
 }
 
-static struct smelt__indexer_extent draw_extent(struct random *random,
-                                                const struct smelt__topk_kernels *select) {
-    static const int blocks[] = {1, 8, 32, 128};
+/* A row of fp32 logits for each query, a logit for each key. */
+static struct smelt__indexer_extent extent_of(int64_t tokens, int64_t rows, int block_queries,
+                                              const struct smelt__topk_kernels *select,
+                                              size_t limit) {
     return (struct smelt__indexer_extent){
-        .tokens = draw(random, INT32_MAX),
-        .rows = draw(random, MOST_ROWS),
-        .block_queries = blocks[random_below(random, 4)],
+        .tokens = tokens,
+        .rows = rows,
+        .block_queries = block_queries,
         .groups = 1,
         .block_max = 1,
         .logit_bytes = 4,
         .select = select,
-        .limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT),
+        .limit = limit,
     };
+}
+
+static struct smelt__indexer_extent draw_extent(struct random *random,
+                                                const struct smelt__topk_kernels *select) {
+    static const int blocks[] = {1, 8, 32, 128};
+    const int64_t tokens = draw(random, INT32_MAX), rows = draw(random, MOST_ROWS);
+    const int block = blocks[random_below(random, 4)];
+    const size_t limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT);
+    return extent_of(tokens, rows, block, select, limit);
 }
 
 /* Checks a chunk; returns the workspace that it needs. */
@@ -74,14 +84,8 @@ TEST(balanced) {
     const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("balanced");
     for (int i = 0; i < 20000; i++) {
-        const struct smelt__indexer_extent extent = {.tokens = draw(&random, 1 << 22),
-                                                     .rows = draw(&random, MOST_ROWS),
-                                                     .block_queries = 32,
-                                                     .groups = 1,
-                                                     .block_max = 1,
-                                                     .logit_bytes = 4,
-                                                     .select = &select,
-                                                     .limit = LIMIT};
+        const int64_t tokens = draw(&random, 1 << 22), rows = draw(&random, MOST_ROWS);
+        const struct smelt__indexer_extent extent = extent_of(tokens, rows, 32, &select, LIMIT);
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
         if (chunks.count == 1)
@@ -136,15 +140,9 @@ TEST(at_once) {
     struct random random = random_begin("at once");
     const clock_t begin = clock();
     for (int i = 0; i < 1000; i++) {
-        const struct smelt__indexer_extent extent = {.tokens = INT32_MAX,
-                                                     .rows = (1 << 17) + draw(&random, 1 << 19),
-                                                     .causal_limit = draw(&random, INT32_MAX),
-                                                     .block_queries = 32,
-                                                     .groups = 1,
-                                                     .block_max = 1,
-                                                     .logit_bytes = 4,
-                                                     .select = &select,
-                                                     .limit = 32 << 20};
+        struct smelt__indexer_extent extent =
+            extent_of(INT32_MAX, (1 << 17) + draw(&random, 1 << 19), 32, &select, 32 << 20);
+        extent.causal_limit = draw(&random, INT32_MAX);
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
     }
@@ -162,14 +160,7 @@ static int64_t count_chunks(const struct smelt__indexer_chunks *chunks) {
 TEST(halved) {
     const struct smelt__kernel parts = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&parts);
-    struct smelt__indexer_extent extent = {.tokens = 65536,
-                                           .rows = 65536,
-                                           .block_queries = 32,
-                                           .groups = 1,
-                                           .block_max = 1,
-                                           .logit_bytes = 4,
-                                           .select = &select,
-                                           .limit = LIMIT};
+    struct smelt__indexer_extent extent = extent_of(65536, 65536, 32, &select, LIMIT);
     struct smelt__indexer_chunks even, chunks;
     assert_int_equal(smelt__indexer_chunks_make(&extent, &even), 0);
     extent.causal_limit = 1;
@@ -187,14 +178,8 @@ TEST(waves) {
     const struct smelt__kernel kernel = {.resident_blocks = 528};
     const struct smelt__topk_kernels select = kernels(&kernel);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct smelt__indexer_extent extent = {.tokens = cases[i].even * 1000,
-                                               .rows = cases[i].rows,
-                                               .block_queries = 8,
-                                               .groups = 1,
-                                               .block_max = 1,
-                                               .logit_bytes = 4,
-                                               .select = &select,
-                                               .limit = LIMIT};
+        struct smelt__indexer_extent extent =
+            extent_of(cases[i].even * 1000, cases[i].rows, 8, &select, LIMIT);
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
         assert_int_equal(chunks.even, cases[i].even);
