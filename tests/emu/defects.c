@@ -19,16 +19,12 @@
  * two regions: LEFT, 8192 bytes from 0 on, and RIGHT, 8180 from 8192 on. Word 4000 of the data is
  * forbidden.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/template/engine.h"
-#include "emu/emulator.h"
-#include "runtime/compiler/compile.h"
-#include "runtime/compiler/nvrtc.h"
-#include "runtime/driver/driver.h"
+#include "emulator.h"
 
 enum { WORDS = 4096, SHARED = 16384, MOST_CASES = 160, FORBIDDEN_WORD = 4000 };
 
@@ -40,30 +36,6 @@ struct defect {
     int line;   /* the file's line at which the text begins */
     int marked; /* line of the case's HERE, from 1; 0: none */
 };
-
-static const struct smelt__driver *driver;
-static const struct smelt__nvrtc *nvrtc;
-static const struct emu_interface *emulator;
-
-/* SMELT_CUDA's and SMELT_NVRTC's libraries, both the emulator. */
-static void open_emulator(void) {
-    struct smelt__nvrtc_file file;
-    const struct smelt__log log = {NULL, NULL, 0};
-    const char *path = getenv("SMELT_CUDA");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    void *symbol = library ? dlsym(library, "emu_get") : NULL;
-    emu_get_function get;
-    CUcontext context;
-    driver = smelt__driver_get();
-    if (!symbol || !driver || smelt__nvrtc_find(getenv("SMELT_NVRTC"), 0, &log, &file) ||
-        smelt__nvrtc_open(&file, &nvrtc) || driver->cuDevicePrimaryCtxRetain(&context, 0) ||
-        driver->cuCtxPushCurrent(context)) {
-        fprintf(stderr, "SMELT_CUDA and SMELT_NVRTC name no emulator\n");
-        exit(2);
-    }
-    memcpy(&get, &symbol, sizeof symbol);
-    emulator = get();
-}
 
 /* ---- reading the cases ----------------------------------------------------------------------- */
 
@@ -181,19 +153,13 @@ static void emit(const struct defect *defect, struct smelt__text *out) {
 /* Loads the kernel; exits if it does not compile. */
 static CUmodule load(const struct defect *defect) {
     struct smelt__text text = {0};
-    struct smelt__compile_options options;
-    struct smelt__compiled compiled = {0};
-    CUmodule module;
     emit(defect, &text);
-    smelt__compile_options(&options, "sm_90a", NULL);
-    if (smelt__compile_source(nvrtc, text.data, "defect.cu", "smelt_defect", "sm_90a", &options,
-                              &compiled) ||
-        driver->cuModuleLoadData(&module, compiled.cubin)) {
+    const CUmodule module = load_kernel(text.data, "defect.cu", "smelt_defect");
+    if (!module) {
         fprintf(stderr, "%s does not load: %s\n", defect->name, smelt_last_error());
         exit(2);
     }
     smelt__text_free(&text);
-    free(compiled.cubin);
     return module;
 }
 
@@ -305,7 +271,10 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: defects [--name TEXT] FILE...\n");
         return 2;
     }
-    open_emulator();
+    if (open_emulator()) {
+        fprintf(stderr, "SMELT_CUDA and SMELT_NVRTC name no emulator\n");
+        return 2;
+    }
     int count = 0, passed = 0, asked = 0;
     for (int i = first; i < argc; i++)
         count = read_cases(argv[i], defects, count);

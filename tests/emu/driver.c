@@ -4,11 +4,8 @@
  *
  *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
  */
-#include <dlfcn.h>
-
 #include "../unit/test.h"
-#include "emu/emulator.h"
-#include "runtime/driver/cuda_abi.h"
+#include "emulator.h"
 
 enum {
     INVALID_VALUE = 1,
@@ -21,73 +18,10 @@ enum {
 };
 
 static const char *folder;
-static const struct emu_interface *emulator;
-
-#define FUNCTIONS(X)                                                                               \
-    X(cuInit, (unsigned))                                                                          \
-    X(cuGetErrorString, (int, const char **))                                                      \
-    X(cuDeviceGetCount, (int *))                                                                   \
-    X(cuDeviceGet, (CUdevice *, int))                                                              \
-    X(cuDeviceGetAttribute, (int *, int, int))                                                     \
-    X(cuCtxGetCurrent, (CUcontext *))                                                              \
-    X(cuCtxGetDevice, (CUdevice *))                                                                \
-    X(cuCtxGetId, (CUcontext, unsigned long long *))                                               \
-    X(cuStreamCreate, (CUstream *, unsigned))                                                      \
-    X(cuStreamSynchronize, (CUstream))                                                             \
-    X(cuStreamDestroy_v2, (CUstream))                                                              \
-    X(cuEventSynchronize, (CUevent))                                                               \
-    X(cuMemsetD8_v2, (CUdeviceptr, unsigned char, size_t))                                         \
-    X(cuEventCreate, (CUevent *, unsigned))                                                        \
-    X(cuEventRecord, (CUevent, CUstream))                                                          \
-    X(cuEventDestroy_v2, (CUevent))                                                                \
-    X(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice))                                           \
-    X(cuCtxPushCurrent_v2, (CUcontext))                                                            \
-    X(cuCtxPopCurrent_v2, (CUcontext *))                                                           \
-    X(cuModuleLoadData, (CUmodule *, const void *))                                                \
-    X(cuModuleUnload, (CUmodule))                                                                  \
-    X(cuModuleGetFunction, (CUfunction *, CUmodule, const char *))                                 \
-    X(cuFuncSetAttribute, (CUfunction, int, int))                                                  \
-    X(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **))                    \
-    X(cuMemAlloc_v2, (CUdeviceptr *, size_t))                                                      \
-    X(cuMemGetInfo_v2, (size_t *, size_t *))                                                       \
-    X(cuMemFree_v2, (CUdeviceptr))                                                                 \
-    X(cuMemcpyHtoD_v2, (CUdeviceptr, const void *, size_t))                                        \
-    X(cuMemcpyDtoH_v2, (void *, CUdeviceptr, size_t))                                              \
-    X(cuMemsetD8Async, (CUdeviceptr, unsigned char, size_t, CUstream))                             \
-    X(cuMemsetD32Async, (CUdeviceptr, unsigned, size_t, CUstream))                                 \
-    X(nvrtcCreateProgram,                                                                          \
-      (nvrtcProgram *, const char *, const char *, int, const char *const *, const char *const *)) \
-    X(nvrtcCompileProgram, (nvrtcProgram, int, const char *const *))                               \
-    X(nvrtcGetProgramLog, (nvrtcProgram, char *))                                                  \
-    X(nvrtcGetCUBINSize, (nvrtcProgram, size_t *))                                                 \
-    X(nvrtcGetCUBIN, (nvrtcProgram, char *))                                                       \
-    X(nvrtcDestroyProgram, (nvrtcProgram *))
-
-static struct {
-#define MEMBER(name, parameters) int(*name) parameters;
-    FUNCTIONS(MEMBER)
-} cuda;
-
-static void find(void *library, const char *name, void *function) {
-    void *symbol = dlsym(library, name);
-    if (!symbol)
-        fail_msg("the emulator has no %s", name);
-    memcpy(function, &symbol, sizeof symbol);
-}
 
 static int open_all(void **state) {
     (void)state;
-    const char *path = getenv("SMELT_CUDA");
-    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    emu_get_function get;
-    CUcontext context;
-    if (!library)
-        return -1;
-    find(library, "emu_get", &get);
-    emulator = get();
-#define FIND(name, parameters) find(library, #name, &cuda.name);
-    FUNCTIONS(FIND)
-    return cuda.cuDevicePrimaryCtxRetain(&context, 0) || cuda.cuCtxPushCurrent_v2(context);
+    return open_emulator();
 }
 
 /* ---- kernels --------------------------------------------------------------------------------- */
@@ -113,25 +47,12 @@ static CUfunction kernel(const char *name) {
     for (; kernels[i].name; i++)
         if (strcmp(kernels[i].name, name) == 0)
             return kernels[i].function;
-    static char log[16 * 1024];
     char *text = read_kernel(name);
-    nvrtcProgram program;
-    size_t bytes = 0;
-    CUmodule module;
-    assert_int_equal(cuda.nvrtcCreateProgram(&program, text, "k.cu", 0, NULL, NULL), 0);
-    if (cuda.nvrtcCompileProgram(program, 0, NULL)) {
-        cuda.nvrtcGetProgramLog(program, log);
-        fail_msg("%s does not compile: %s", name, log);
-    }
-    cuda.nvrtcGetCUBINSize(program, &bytes);
-    char *object = malloc(bytes);
-    assert_non_null(object);
-    cuda.nvrtcGetCUBIN(program, object);
-    cuda.nvrtcDestroyProgram(&program);
-    assert_int_equal(cuda.cuModuleLoadData(&module, object), 0);
-    assert_int_equal(cuda.cuModuleGetFunction(&kernels[i].function, module, name), 0);
+    const CUmodule module = load_kernel(text, "k.cu", name);
+    if (!module)
+        fail_msg("%s does not load: %s", name, smelt_last_error());
+    assert_int_equal(driver->cuModuleGetFunction(&kernels[i].function, module, name), 0);
     kernels[i].name = name;
-    free(object);
     free(text);
     return kernels[i].function;
 }
@@ -149,14 +70,14 @@ static CUdeviceptr make_words(void) {
     for (int i = 0; i < WORDS; i++)
         words[i] = i;
     use_capability(9, 0);
-    assert_int_equal(cuda.cuMemAlloc_v2(&data, sizeof words), 0);
-    assert_int_equal(cuda.cuMemcpyHtoD_v2(data, words, sizeof words), 0);
+    assert_int_equal(driver->cuMemAlloc(&data, sizeof words), 0);
+    assert_int_equal(driver->cuMemcpyHtoD(data, words, sizeof words), 0);
     return data;
 }
 
 static const int *read_words(CUdeviceptr data) {
     static int words[WORDS];
-    assert_int_equal(cuda.cuMemcpyDtoH_v2(words, data, sizeof words), 0);
+    assert_int_equal(driver->cuMemcpyDtoH(words, data, sizeof words), 0);
     return words;
 }
 
@@ -171,59 +92,58 @@ static CUlaunchConfig shape(unsigned x, unsigned y, unsigned z) {
 
 static int launch(const char *name, const CUlaunchConfig *config, CUdeviceptr data) {
     void *parameters[] = {&data};
-    return cuda.cuLaunchKernelEx(config, kernel(name), parameters, NULL);
+    return driver->cuLaunchKernelEx(config, kernel(name), parameters, NULL);
 }
 
 /* ---- fills ----------------------------------------------------------------------------------- */
 
 TEST(test_fills) {
     CUdeviceptr data = make_words();
-    assert_int_equal(cuda.cuMemsetD8Async(data + 5, 0xab, 2, NULL), 0);
-    assert_int_equal(cuda.cuMemsetD32Async(data + 16, 0x12345678, 3, NULL), 0);
-    assert_int_equal(cuda.cuMemsetD8Async(data, 0, 0, NULL), 0);
+    assert_int_equal(driver->cuMemsetD8(data + 5, 0xab, 2), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 16, 0x12345678, 3, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 0, NULL), 0);
     const int *words = read_words(data);
     for (int i = 0; i < WORDS; i++)
         assert_int_equal(words[i], i == 1 ? 0x00abab01 : i >= 4 && i < 7 ? 0x12345678 : i);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 TEST(test_fills_refused) {
     CUdeviceptr data = make_words();
     CUcontext context;
-    assert_int_equal(cuda.cuMemsetD32Async(data + 2, 1, 1, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuMemsetD8Async(data + 4 * WORDS - 1, 1, 2, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuMemsetD8Async(data - 1, 1, 2, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 1, WORDS + 1, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 1, SIZE_MAX / 2, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuCtxPopCurrent_v2(&context), 0);
-    assert_int_equal(cuda.cuMemsetD8Async(data, 1, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 1, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 2, 1, 1, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuMemsetD8(data + 4 * WORDS - 1, 1, 2), INVALID_VALUE);
+    assert_int_equal(driver->cuMemsetD8(data - 1, 1, 2), INVALID_VALUE);
+    assert_int_equal(driver->cuMemsetD32Async(data, 1, WORDS + 1, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuMemsetD32Async(data, 1, SIZE_MAX / 2, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuCtxPopCurrent(&context), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 1, 1, NULL), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(driver->cuCtxPushCurrent(context), 0);
     const int *words = read_words(data);
     for (int i = 0; i < WORDS; i++)
         assert_int_equal(words[i], i);
     assert_int_equal(emulator->report_count(), 0);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* Memory that is forbidden for a kernel is also forbidden for the operator's fills. */
 TEST(test_forbidden_fill) {
     CUdeviceptr data = make_words();
     emulator->forbid(data + 40, 4);
-    assert_int_equal(cuda.cuMemsetD8Async(data, 1, 40, NULL), 0);
-    assert_int_equal(cuda.cuMemsetD8Async(data + 44, 1, 40, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 1, 10, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 44, 1, 10, NULL), 0);
     assert_int_equal(emulator->report_count(), 0);
-    assert_int_equal(cuda.cuMemsetD8Async(data + 43, 1, 1, NULL), LAUNCH_FAILED);
+    assert_int_equal(driver->cuMemsetD32Async(data + 40, 1, 1, NULL), LAUNCH_FAILED);
     assert_int_equal(emulator->report_count(), 1);
     assert_int_equal(emulator->report(0).kind, EMU_FORBIDDEN);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* ---- how much there is ----------------------------------------------------------------------- */
 
 static size_t free_bytes(void) {
     size_t left = 0, total = 0;
-    assert_int_equal(cuda.cuMemGetInfo_v2(&left, &total), 0);
+    assert_int_equal(driver->cuMemGetInfo(&left, &total), 0);
     assert_true(left <= total);
     return left;
 }
@@ -236,16 +156,16 @@ TEST(test_out_of_memory) {
     use_capability(9, 0);
     const size_t left = free_bytes();
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        assert_int_equal(cuda.cuMemAlloc_v2(&data, sizes[i]), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(cuda.cuMemAlloc_v2(&data, left + 1), CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(driver->cuMemAlloc(&data, sizes[i]), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(driver->cuMemAlloc(&data, left + 1), CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(free_bytes() == left);
-    assert_int_equal(cuda.cuMemAlloc_v2(&data, 1 << 20), 0);
+    assert_int_equal(driver->cuMemAlloc(&data, 1 << 20), 0);
     assert_true(free_bytes() == left - (1 << 20));
-    assert_int_equal(cuda.cuMemFree_v2(data), 0);
+    assert_int_equal(driver->cuMemFree(data), 0);
     const uint64_t reserved = emulator->reserve((size_t)1 << 38);
     assert_true(reserved != 0);
     assert_true(free_bytes() == left);
-    assert_int_equal(cuda.cuMemFree_v2(reserved), 0);
+    assert_int_equal(driver->cuMemFree(reserved), 0);
     assert_true(free_bytes() == left);
 }
 
@@ -279,7 +199,7 @@ TEST(test_lent_memory) {
     assert_int_equal(add_one(words, 5, 0), 0);
     assert_int_equal(words[5], 11);
     assert_int_equal(add_one(words, 6, 0), LAUNCH_FAILED);
-    assert_int_equal(cuda.cuMemFree_v2(first), INVALID_VALUE);
+    assert_int_equal(driver->cuMemFree(first), INVALID_VALUE);
     emulator->take_back();
     emulator->clear();
     assert_int_equal(add_one(words, 1, 0), LAUNCH_FAILED);
@@ -296,7 +216,7 @@ static int launch_on(CUstream stream, CUdeviceptr to, CUdeviceptr from, int wait
     config.attrs = &attribute;
     config.numAttrs = 1;
     config.hStream = stream;
-    return cuda.cuLaunchKernelEx(&config, kernel("chain"), parameters, NULL);
+    return driver->cuLaunchKernelEx(&config, kernel("chain"), parameters, NULL);
 }
 
 static int launch_chain(CUdeviceptr to, CUdeviceptr from, int wait, int pdl) {
@@ -306,7 +226,7 @@ static int launch_chain(CUdeviceptr to, CUdeviceptr from, int wait, int pdl) {
 /* Waits for all work and clears the reports. */
 static void settle(CUdeviceptr data) {
     int word;
-    cuda.cuMemcpyDtoH_v2(&word, data, sizeof word);
+    driver->cuMemcpyDtoH(&word, data, sizeof word);
     emulator->clear();
 }
 
@@ -318,10 +238,10 @@ TEST(test_fill_between_launches) {
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     settle(data);
     assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
-    assert_int_equal(cuda.cuMemsetD8Async(data + 400, 0, 4, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 400, 0, 1, NULL), 0);
     assert_int_equal(launch_chain(data + 8, data + 4, 0, 1), 0);
     assert_int_equal(read_words(data)[2], 2);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* A launch that does not wait may end before the previous one; the fill is ordered after it
@@ -330,16 +250,16 @@ TEST(test_fill_concurrent_with_a_launch) {
     CUdeviceptr data = make_words();
     assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chain(data + 8, data + 40, 0, 1), 0);
-    assert_int_equal(cuda.cuMemsetD32Async(data + 8, 0, 1, NULL), 0);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, NULL), LAUNCH_FAILED); /* still read */
-    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), LAUNCH_FAILED);
+    assert_int_equal(driver->cuMemsetD32Async(data + 8, 0, 1, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 1, NULL), LAUNCH_FAILED); /* still read */
+    assert_int_equal(driver->cuMemsetD32Async(data + 4, 0, 1, NULL), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     settle(data);
     assert_int_equal(launch_chain(data + 4, data, 1, 0), 0);
     assert_int_equal(launch_chain(data + 8, data + 40, 1, 1), 0);
-    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
     assert_int_equal(emulator->report_count(), 0);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
@@ -354,7 +274,7 @@ TEST(test_three_dimensions) {
             for (int x = 0; x < 5; x++, block++)
                 assert_int_equal(words[block], x + 10 * y + 100 * z);
     assert_int_equal(words[60], 60);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* The shape with one number replaced. */
@@ -386,7 +306,7 @@ TEST(test_shapes_refused) {
         assert_int_equal(refused_shape(data, shapes[i].member, shapes[i].value), INVALID_VALUE);
     assert_int_equal(read_words(data)[0], 0); /* none ran */
     assert_int_equal(refused_shape(data, offsetof(CUlaunchConfig, sharedMemBytes), 48 * 1024), 0);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* More than 48 KB must be requested; each architecture has a maximum. */
@@ -397,21 +317,21 @@ TEST(test_shared_memory) {
     const int attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
     CUfunction function = kernel("where");
     CUdeviceptr data = make_words();
-    assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, -1), INVALID_VALUE);
-    assert_int_equal(cuda.cuFuncSetAttribute(function, 1234, 1), INVALID_VALUE);
+    assert_int_equal(driver->cuFuncSetAttribute(function, attribute, -1), INVALID_VALUE);
+    assert_int_equal(driver->cuFuncSetAttribute(function, 1234, 1), INVALID_VALUE);
     for (size_t i = 0; i < sizeof most / sizeof most[0]; i++) {
         const int bytes = most[i].kilobytes * 1024;
         CUlaunchConfig config = shape(1, 1, 1);
         config.sharedMemBytes = (unsigned)bytes;
         use_capability(most[i].major, most[i].minor);
-        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes + 1), INVALID_VALUE);
-        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes - 1), 0);
+        assert_int_equal(driver->cuFuncSetAttribute(function, attribute, bytes + 1), INVALID_VALUE);
+        assert_int_equal(driver->cuFuncSetAttribute(function, attribute, bytes - 1), 0);
         assert_int_equal(launch("where", &config, data), INVALID_VALUE);
-        assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, bytes), 0);
+        assert_int_equal(driver->cuFuncSetAttribute(function, attribute, bytes), 0);
         assert_int_equal(launch("where", &config, data), 0);
     }
-    assert_int_equal(cuda.cuFuncSetAttribute(function, attribute, 48 * 1024), 0);
-    cuda.cuMemFree_v2(data);
+    assert_int_equal(driver->cuFuncSetAttribute(function, attribute, 48 * 1024), 0);
+    driver->cuMemFree(data);
 }
 
 /* An access to shared memory that the launch did not request ends it, even if the source has no map
@@ -428,7 +348,7 @@ TEST(test_beyond_shared_memory) {
         assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
         settle(data);
     }
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 TEST(test_launch_refused) {
@@ -437,16 +357,16 @@ TEST(test_launch_refused) {
     CUcontext context;
     void *parameters[] = {&data};
     CUfunction function = kernel("where");
-    assert_int_equal(cuda.cuLaunchKernelEx(&config, function, NULL, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuLaunchKernelEx(NULL, function, parameters, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuLaunchKernelEx(&config, NULL, parameters, NULL), INVALID_VALUE);
-    assert_int_equal(cuda.cuCtxPopCurrent_v2(&context), 0);
+    assert_int_equal(driver->cuLaunchKernelEx(&config, function, NULL, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuLaunchKernelEx(NULL, function, parameters, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuLaunchKernelEx(&config, NULL, parameters, NULL), INVALID_VALUE);
+    assert_int_equal(driver->cuCtxPopCurrent(&context), 0);
     assert_int_equal(launch("where", &config, data), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(cuda.cuMemAlloc_v2(&data, 16), CUDA_ERROR_INVALID_CONTEXT);
-    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(driver->cuMemAlloc(&data, 16), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(driver->cuCtxPushCurrent(context), 0);
     config.numAttrs = 1;
     assert_int_equal(launch("where", &config, data), INVALID_VALUE);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* ---- several streams ------------------------------------------------------------------------- */
@@ -462,33 +382,33 @@ TEST(test_streams) {
     CUdeviceptr data = make_words();
     CUstream one, other, blocking;
     CUevent event;
-    assert_int_equal(cuda.cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(cuda.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(cuda.cuStreamCreate(&blocking, 0), 0);
-    assert_int_equal(cuda.cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
+    assert_int_equal(driver->cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuStreamCreate(&blocking, 0), 0);
+    assert_int_equal(driver->cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
     assert_int_equal(launch_on(one, data + 4, data, 0, 0), 0);
     expect_race(launch_on(other, data + 100, data + 4, 1, 0));
     assert_int_equal(launch_on(one, data + 8, data + 4, 1, 0), 0);
     expect_race(launch_on(NULL, data + 4, data + 108, 1, 0)); /* which is still read */
-    expect_race(cuda.cuMemsetD32Async(data + 8, 0, 1, other));
-    assert_int_equal(cuda.cuStreamSynchronize(other), 0);
+    expect_race(driver->cuMemsetD32Async(data + 8, 0, 1, other));
+    assert_int_equal(driver->cuStreamSynchronize(other), 0);
     expect_race(launch_on(other, data + 104, data + 8, 1, 0));
-    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(driver->cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(other, data + 12, data + 8, 1, 0), 0);
     assert_int_equal(launch_on(one, data + 40, data + 44, 1, 0), 0); /* separate words */
-    assert_int_equal(cuda.cuEventRecord(event, other), 0);
-    assert_int_equal(cuda.cuEventSynchronize(event), 0);
+    assert_int_equal(driver->cuEventRecord(event, other), 0);
+    assert_int_equal(driver->cuEventSynchronize(event), 0);
     assert_int_equal(launch_on(one, data + 16, data + 12, 1, 0), 0);
-    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(driver->cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(blocking, data + 20, data + 16, 1, 0), 0);
     assert_int_equal(launch_on(NULL, data + 24, data + 20, 1, 0), 0); /* ordered */
     assert_int_equal(read_words(data)[6], 6);
     assert_int_equal(emulator->report_count(), 0);
-    cuda.cuStreamDestroy_v2(one);
-    cuda.cuStreamDestroy_v2(other);
-    cuda.cuStreamDestroy_v2(blocking);
-    cuda.cuEventDestroy_v2(event);
-    cuda.cuMemFree_v2(data);
+    driver->cuStreamDestroy(one);
+    driver->cuStreamDestroy(other);
+    driver->cuStreamDestroy(blocking);
+    driver->cuEventDestroy(event);
+    driver->cuMemFree(data);
 }
 
 /* A slow operation is ordered before later work on its own stream only, and not before a launch with
@@ -496,11 +416,11 @@ TEST(test_streams) {
 TEST(test_slow_producer) {
     CUdeviceptr data = make_words();
     CUstream one, other;
-    assert_int_equal(cuda.cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(cuda.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuStreamCreate(&one, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), 0);
     emulator->produce(data, one);
     expect_race(launch_on(other, data + 4, data, 1, 0));
-    expect_race(cuda.cuMemsetD32Async(data, 0, 1, other));
+    expect_race(driver->cuMemsetD32Async(data, 0, 1, other));
     emulator->produce(data, one);
     expect_race(launch_on(one, data + 4, data, 0, 1));
     emulator->produce(data, one);
@@ -508,16 +428,16 @@ TEST(test_slow_producer) {
     emulator->produce(data, one);
     assert_int_equal(launch_on(one, data + 8, data + 4, 0, 0), 0);
     emulator->produce(data, one);
-    assert_int_equal(cuda.cuStreamSynchronize(one), 0);
+    assert_int_equal(driver->cuStreamSynchronize(one), 0);
     assert_int_equal(launch_on(other, data + 12, data + 8, 0, 0), 0);
     emulator->produce(data, one);
-    assert_int_equal(cuda.cuMemsetD8_v2(data + 40, 0, 4), 0); /* the host waited, so this is
+    assert_int_equal(driver->cuMemsetD8(data + 40, 0, 4), 0); /* the host waited, so this is
                                                                  ordered */
     assert_int_equal(launch_on(other, data + 16, data + 12, 0, 0), 0);
     assert_int_equal(read_words(data)[4], 4);
-    cuda.cuStreamDestroy_v2(one);
-    cuda.cuStreamDestroy_v2(other);
-    cuda.cuMemFree_v2(data);
+    driver->cuStreamDestroy(one);
+    driver->cuStreamDestroy(other);
+    driver->cuMemFree(data);
 }
 
 /* ---- several devices ------------------------------------------------------------------------- */
@@ -526,12 +446,12 @@ TEST(test_slow_producer) {
 static void enter_second(void) {
     CUcontext context;
     assert_int_equal(setenv("SMELT_EMU_DEVICES", "2", 1), 0);
-    assert_int_equal(cuda.cuDevicePrimaryCtxRetain(&context, 1), 0);
-    assert_int_equal(cuda.cuCtxPushCurrent_v2(context), 0);
+    assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 1), 0);
+    assert_int_equal(driver->cuCtxPushCurrent(context), 0);
 }
 
 static void leave_second(void) {
-    assert_int_equal(cuda.cuCtxPopCurrent_v2(NULL), 0);
+    assert_int_equal(driver->cuCtxPopCurrent(NULL), 0);
     assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
 }
 
@@ -542,23 +462,24 @@ TEST(test_device_numbers) {
     CUcontext context;
     CUdevice device;
     use_capability(9, 0);
-    assert_int_equal(cuda.cuDeviceGetCount(&number), 0);
+    assert_int_equal(driver->cuDeviceGetCount(&number), 0);
     assert_int_equal(number, 1);
-    assert_int_equal(cuda.cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
-    assert_int_equal(cuda.cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
-    assert_int_equal(cuda.cuCtxGetCurrent(&context), 0);
-    assert_int_equal(cuda.cuCtxGetId(context, &first), 0);
+    assert_int_equal(driver->cuDeviceGet(&device, 1), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(driver->cuDevicePrimaryCtxRetain(&context, 1), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(driver->cuCtxGetCurrent(&context), 0);
+    assert_int_equal(driver->cuCtxGetId(context, &first), 0);
     enter_second();
-    assert_int_equal(cuda.cuDeviceGetCount(&number), 0);
+    assert_int_equal(driver->cuDeviceGetCount(&number), 0);
     assert_int_equal(number, 2);
-    assert_int_equal(cuda.cuCtxGetDevice(&device), 0);
+    assert_int_equal(driver->cuCtxGetDevice(&device), 0);
     assert_int_equal(device, 1);
-    assert_int_equal(cuda.cuCtxGetCurrent(&context), 0);
-    assert_int_equal(cuda.cuCtxGetId(context, &second), 0);
+    assert_int_equal(driver->cuCtxGetCurrent(&context), 0);
+    assert_int_equal(driver->cuCtxGetId(context, &second), 0);
     assert_true(first != second);
-    assert_int_equal(cuda.cuDeviceGetAttribute(&number, attribute, 1), 0);
+    assert_int_equal(driver->cuDeviceGetAttribute(&number, attribute, 1), 0);
     assert_int_equal(number, 3); /* one more than device 0 */
-    assert_int_equal(cuda.cuDeviceGetAttribute(&number, attribute, 2), CUDA_ERROR_INVALID_DEVICE);
+    assert_int_equal(driver->cuDeviceGetAttribute(&number, attribute, 2),
+                     CUDA_ERROR_INVALID_DEVICE);
     leave_second();
 }
 
@@ -569,28 +490,28 @@ TEST(test_contexts_not_mixed) {
     CUstream first, second;
     CUevent event;
     assert_int_equal(launch("where", &config, data), 0); /* loads it on device 0 */
-    assert_int_equal(cuda.cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(cuda.cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
+    assert_int_equal(driver->cuStreamCreate(&first, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuEventCreate(&event, CU_EVENT_DEFAULT), 0);
     enter_second();
     assert_int_equal(launch("where", &config, data), INVALID_HANDLE);
-    assert_int_equal(cuda.cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, first), INVALID_HANDLE);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, second), INVALID_VALUE); /* its memory */
-    assert_int_equal(cuda.cuEventRecord(event, second), INVALID_HANDLE);
+    assert_int_equal(driver->cuStreamCreate(&second, CU_STREAM_NON_BLOCKING), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 1, first), INVALID_HANDLE);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 1, second), INVALID_VALUE); /* its memory */
+    assert_int_equal(driver->cuEventRecord(event, second), INVALID_HANDLE);
     leave_second();
     config.hStream = second;
     assert_int_equal(launch("where", &config, data), INVALID_HANDLE);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 1, second), INVALID_HANDLE);
-    assert_int_equal(cuda.cuEventRecord(event, second), INVALID_HANDLE);
-    assert_int_equal(cuda.cuEventRecord(event, first), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 1, second), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventRecord(event, second), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventRecord(event, first), 0);
     assert_int_equal(read_words(data)[0], 0);
     config.hStream = first;
     assert_int_equal(launch("where", &config, data), 0);
-    assert_int_equal(cuda.cuStreamDestroy_v2(first), 0);
-    assert_int_equal(cuda.cuStreamDestroy_v2(second), 0);
+    assert_int_equal(driver->cuStreamDestroy(first), 0);
+    assert_int_equal(driver->cuStreamDestroy(second), 0);
     assert_int_equal(launch("where", &config, data), INVALID_HANDLE); /* destroyed */
-    assert_int_equal(cuda.cuEventDestroy_v2(event), 0);
-    cuda.cuMemFree_v2(data);
+    assert_int_equal(driver->cuEventDestroy(event), 0);
+    driver->cuMemFree(data);
 }
 
 /* A kernel accesses only its own device's memory: allocated, reserved and registered. */
@@ -599,7 +520,7 @@ TEST(test_memory_of_devices) {
     const uint64_t host = (uint64_t)(uintptr_t)words, other = (uint64_t)(uintptr_t)others;
     CUdeviceptr first = make_words(), second[3], data;
     enter_second();
-    assert_int_equal(cuda.cuMemAlloc_v2(&data, 64), 0);
+    assert_int_equal(driver->cuMemAlloc(&data, 64), 0);
     leave_second();
     second[0] = data;
     second[1] = emulator->reserve_on(1, 64);
@@ -617,9 +538,9 @@ TEST(test_memory_of_devices) {
     }
     assert_int_equal(launch_chain(other, first, 0, 0), 0);
     emulator->take_back();
-    assert_int_equal(cuda.cuMemFree_v2(second[0]), 0);
-    assert_int_equal(cuda.cuMemFree_v2(second[1]), 0);
-    cuda.cuMemFree_v2(first);
+    assert_int_equal(driver->cuMemFree(second[0]), 0);
+    assert_int_equal(driver->cuMemFree(second[1]), 0);
+    driver->cuMemFree(first);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -627,8 +548,8 @@ TEST(test_memory_of_devices) {
 TEST(test_bad_device_count) {
     const char *text = NULL;
     assert_int_equal(setenv("SMELT_EMU_DEVICES", "9", 1), 0);
-    assert_int_equal(cuda.cuInit(0), INVALID_VALUE);
-    assert_int_equal(cuda.cuGetErrorString(INVALID_VALUE, &text), 0);
+    assert_int_equal(driver->cuInit(0), INVALID_VALUE);
+    assert_int_equal(driver->cuGetErrorString(INVALID_VALUE, &text), 0);
     assert_non_null(strstr(text, "SMELT_EMU_DEVICES is \"9\"; legal: 1 to 8"));
     assert_int_equal(unsetenv("SMELT_EMU_DEVICES"), 0);
 }
@@ -645,8 +566,8 @@ TEST(test_multiprocessors) {
         char quoted[32];
         snprintf(quoted, sizeof quoted, "is \"%s\"; legal: 1 to 1024", bad[i]);
         assert_int_equal(setenv(variable, bad[i], 1), 0);
-        assert_int_equal(cuda.cuInit(0), INVALID_VALUE);
-        assert_int_equal(cuda.cuGetErrorString(INVALID_VALUE, &text), 0);
+        assert_int_equal(driver->cuInit(0), INVALID_VALUE);
+        assert_int_equal(driver->cuGetErrorString(INVALID_VALUE, &text), 0);
         assert_non_null(strstr(text, variable));
         assert_non_null(strstr(text, quoted));
     }
@@ -657,9 +578,9 @@ TEST(test_multiprocessors) {
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         assert_int_equal(setenv(variable, good[i].text, 1), 0);
         emulator->configure(&plain);
-        assert_int_equal(cuda.cuInit(0), 0);
+        assert_int_equal(driver->cuInit(0), 0);
         assert_int_equal(
-            cuda.cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), 0);
+            driver->cuDeviceGetAttribute(&number, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0), 0);
         assert_int_equal(number, good[i].number);
     }
     assert_int_equal(unsetenv(variable), 0);
@@ -672,24 +593,24 @@ TEST(test_multiprocessors) {
 TEST(test_rewritable) {
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(3, 1, 1);
-    assert_int_equal(cuda.cuMemsetD32Async(data, 0, 2, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data, 0, 2, NULL), 0);
     assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     emulator->clear();
     emulator->rewritable(data, 1);
     assert_int_equal(launch("again", &config, data), 0);
     assert_int_equal(read_words(data)[0], 7);
-    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 1, 1, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 4, 1, 1, NULL), 0);
     assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     assert_non_null(strstr(emulator->report(0).text, "read of"));
     emulator->clear();
-    assert_int_equal(cuda.cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
+    assert_int_equal(driver->cuMemsetD32Async(data + 4, 0, 1, NULL), 0);
     emulator->rewritable(data, 0);
     assert_int_equal(launch("again", &config, data), LAUNCH_FAILED);
     assert_int_equal(emulator->report(0).kind, EMU_RACE);
     emulator->clear();
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* ---- locals ---------------------------------------------------------------------------------- */
@@ -728,7 +649,7 @@ TEST(test_unwritten) {
         differ += first[ARRAYS] != first[ARRAYS + 1];
     }
     assert_true(differ > 0 && differ < TURNS);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* ---- clusters -------------------------------------------------------------------------------- */
@@ -755,7 +676,7 @@ TEST(test_clusters) {
     assert_int_equal(launch_cluster("rank", data, shape(16, 1, 1), 16, 1, 1), INVALID_CLUSTER_SIZE);
     use_capability(8, 9);
     assert_int_equal(launch_cluster("rank", data, shape(4, 1, 1), 2, 1, 1), NOT_SUPPORTED);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 /* __cluster_dims__ applies without launch attributes, and a launch with another shape is
@@ -770,7 +691,7 @@ TEST(test_cluster_of_the_kernel) {
     assert_int_equal(launch_cluster("pair", data, config, 1, 1, 1), INVALID_CLUSTER_SIZE);
     config.gridDimX = 5;
     assert_int_equal(launch("pair", &config, data), INVALID_VALUE);
-    cuda.cuMemFree_v2(data);
+    driver->cuMemFree(data);
 }
 
 int main(int argc, char **argv) {

@@ -68,10 +68,14 @@ EMU_EXPORT CUresult cuMemsetD8_v2(CUdeviceptr pointer, unsigned char value, size
     return CUDA_SUCCESS;
 }
 
-/* A fill in stream order: after the stream's earlier launches and before its later ones, which do
- * not overlap with it. */
-static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream handle) {
+/* Fills in stream order: after the stream's earlier launches and before its later ones, which do not
+ * overlap with it. The address must be a multiple of 4. */
+EMU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
+                                     CUstream handle) {
+    const size_t bytes = words * sizeof value;
     CUresult result = CUDA_SUCCESS;
+    if (pointer % sizeof value != 0 || words > SIZE_MAX / sizeof value)
+        return ERROR_INVALID_VALUE;
     if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
     const void *stream = emu_stream_find(handle);
@@ -90,23 +94,6 @@ static CUresult fill(CUdeviceptr pointer, size_t bytes, CUstream handle) {
         emu_memory_overwritten(pointer, bytes);
     emu_reports_end();
     pthread_mutex_unlock(&emu_driver_lock);
-    return result;
-}
-
-EMU_EXPORT CUresult cuMemsetD8Async(CUdeviceptr pointer, unsigned char value, size_t bytes,
-                                    CUstream stream) {
-    const CUresult result = fill(pointer, bytes, stream);
-    if (result == CUDA_SUCCESS)
-        memset((void *)(uintptr_t)pointer, value, bytes);
-    return result;
-}
-
-/* The address must be a multiple of 4. */
-EMU_EXPORT CUresult cuMemsetD32Async(CUdeviceptr pointer, unsigned value, size_t words,
-                                     CUstream stream) {
-    if (pointer % sizeof value != 0 || words > SIZE_MAX / sizeof value)
-        return ERROR_INVALID_VALUE;
-    const CUresult result = fill(pointer, words * sizeof value, stream);
     for (size_t i = 0; i < words && result == CUDA_SUCCESS; i++)
         ((unsigned *)(uintptr_t)pointer)[i] = value;
     return result;

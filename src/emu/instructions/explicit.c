@@ -1,4 +1,4 @@
-/* Loads, stores and reductions with wrappers in templates/ptx, and fences. */
+/* Loads, stores and reductions with wrappers in templates/ptx, hints, fences, and griddepcontrol. */
 #include <string.h>
 
 #include "emu/instructions/mbarrier.h"
@@ -6,37 +6,37 @@
 #include "emu/memory/clock.h"
 #include "emu/memory/cluster.h"
 #include "emu/memory/global.h"
+#include "emu/memory/pdl.h"
 #include "emu/memory/registers.h"
 #include "emu/memory/shared.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
-    site at = EMU_SITE;
-    size_t bytes = 4 * (size_t)count;
+/* An access to global memory, from or into these registers (NULL: none that are checked). */
+static void begin_global(const void *memory, const void *registers, size_t bytes,
+                         enum emu_access access, const char *what, site at) {
     emu.statistics.instructions++;
-    emu_check_aligned(to, bytes, "a store", at);
-    emu_registers_used(emu.self, values, bytes, false, at);
-    emu_global_access(to, bytes, EMU_WRITE, at);
+    emu_check_aligned(memory, bytes, what, at);
+    if (registers)
+        emu_registers_used(emu.self, registers, bytes, access <= EMU_READ_ONLY, at);
+    emu_global_access(memory, bytes, access, at);
+}
+
+EMU_EXPORT void emu_store_global(void *to, const unsigned *values, int count) {
+    const size_t bytes = 4 * (size_t)count;
+    begin_global(to, values, bytes, EMU_WRITE, "a store", EMU_SITE);
     memcpy(to, values, bytes);
 }
 
 EMU_EXPORT void emu_load_global(unsigned *values, const void *from, int count, int read_only) {
-    site at = EMU_SITE;
-    size_t bytes = 4 * (size_t)count;
-    emu.statistics.instructions++;
-    emu_check_aligned(from, bytes, "a load", at);
-    emu_registers_used(emu.self, values, bytes, true, at);
-    emu_global_access(from, bytes, read_only ? EMU_READ_ONLY : EMU_CACHED, at);
+    const size_t bytes = 4 * (size_t)count;
+    begin_global(from, values, bytes, read_only ? EMU_READ_ONLY : EMU_CACHED, "a load", EMU_SITE);
     memcpy(values, from, bytes);
 }
 
 EMU_EXPORT unsigned emu_load_l2(const void *from) {
-    site at = EMU_SITE;
     unsigned value;
-    emu.statistics.instructions++;
-    emu_check_aligned(from, sizeof value, "a load", at);
-    emu_global_access(from, sizeof value, EMU_READ, at);
+    begin_global(from, NULL, sizeof value, EMU_READ, "a load", EMU_SITE);
     memcpy(&value, from, sizeof value);
     return value;
 }
@@ -66,12 +66,7 @@ EMU_EXPORT unsigned emu_append_shared(unsigned address, unsigned wanted, unsigne
 }
 
 EMU_EXPORT void emu_reduce_add_f32(float *to, const float *values, int count) {
-    site at = EMU_SITE;
-    size_t bytes = 4 * (size_t)count;
-    emu.statistics.instructions++;
-    emu_check_aligned(to, bytes, "red.global.add", at);
-    emu_registers_used(emu.self, values, bytes, false, at);
-    emu_global_access(to, bytes, EMU_ATOMIC, at);
+    begin_global(to, values, 4 * (size_t)count, EMU_ATOMIC, "red.global.add", EMU_SITE);
     for (int i = 0; i < count; i++)
         to[i] += values[i];
     emu_yield();
@@ -92,11 +87,32 @@ EMU_EXPORT unsigned emu_atomic_shared(int kind, unsigned address, unsigned value
 }
 
 EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
-    site at = EMU_SITE;
-    emu.statistics.instructions++;
-    emu_check_aligned(to, sizeof *to, "red.global.add", at);
-    emu_global_access(to, sizeof *to, EMU_ATOMIC, at);
+    begin_global(to, NULL, sizeof *to, EMU_ATOMIC, "red.global.add", EMU_SITE);
     *to += value;
+    emu_yield();
+}
+
+/* The bounded wait for a hint, which orders nothing, succeeds either at once or never: this exposes
+ * results that depend on it. */
+EMU_EXPORT int emu_hint_wait(const unsigned *address, int polls) {
+    const bool early =
+        emu.settings.timing == EMU_RANDOM ? emu_random() % 2 : emu.settings.timing == EMU_EARLY;
+    if (polls <= 0)
+        return -1;
+    begin_global(address, NULL, sizeof *address, EMU_ATOMIC, "ld.relaxed", EMU_SITE);
+    emu_yield();
+    return early ? polls - 1 : -1;
+}
+
+EMU_EXPORT void emu_grid_launch_dependents(void) {
+    emu.statistics.instructions++;
+    emu_pdl_let_begin();
+    emu_yield();
+}
+
+EMU_EXPORT void emu_grid_wait(void) {
+    emu.statistics.instructions++;
+    emu_pdl_wait();
     emu_yield();
 }
 

@@ -1,7 +1,7 @@
 /* templates/ptx/hint.cuh, emulated. */
 
-void emu_hint_add(unsigned *hint, unsigned value);
-int emu_hint_wait(const unsigned *hint, unsigned value, int polls);
+void emu_reduce_add_global(unsigned *to, unsigned value);
+int emu_hint_wait(const unsigned *hint, int polls);
 
-#define hint_add(hint, value) emu_hint_add(hint, value)
-#define hint_wait(hint, value, polls) emu_hint_wait(hint, value, polls)
+#define hint_add(hint, value) emu_reduce_add_global(hint, value)
+#define hint_wait(hint, value, polls) ((void)(value), emu_hint_wait(hint, polls))

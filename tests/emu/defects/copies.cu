@@ -19,6 +19,31 @@ DEVICE u32 begin_barrier(u32 arrivals) {
     return shared_address(8192);
 }
 
+/* Begins a load to LEFT; returns its barrier, which expects so many bytes. */
+DEVICE u32 begin_load(const int *data, u32 bytes, u32 expected) {
+    const u32 full = shared_address(8192);
+    if (threadIdx.x == 0) {
+        mbarrier_init(full, 1);
+        mbarrier_fence_init();
+        mbarrier_arrive_expect(full, expected);
+        bulk_load(shared_address(0), data, bytes, full);
+    }
+    __syncthreads();
+    return full;
+}
+
+/* Writes LEFT, for bulk stores. */
+DEVICE void begin_store() {
+    ((int *)arena)[threadIdx.x] = 1;
+    fence_proxy_async();
+    __syncthreads();
+}
+
+DEVICE void store(int *data) {
+    bulk_store(data, shared_address(0), 128);
+    bulk_commit();
+}
+
 //! a copy that nobody waited for: unwaited, 32 threads; no wait covers it
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
 cp_async_commit();
@@ -142,37 +167,16 @@ if (threadIdx.x == 0) {
 data[threadIdx.x] = 1;
 
 //! a bulk load, waited for: none, 64 threads
-const u32 full = shared_address(8192);
-if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_fence_init();
-    mbarrier_arrive_expect(full, 1024);
-    bulk_load(shared_address(0), data, 1024, full);
-}
-__syncthreads();
+const u32 full = begin_load(data, 1024, 1024);
 mbarrier_wait(full, 0);
 data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
 
 //! a bulk load, not waited for: unwaited/race, 64 threads; a bulk copy
-const u32 full = shared_address(8192);
-if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_fence_init();
-    mbarrier_arrive_expect(full, 1024);
-    bulk_load(shared_address(0), data, 1024, full);
-}
-__syncthreads();
+begin_load(data, 1024, 1024);
 data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x]; /* HERE */
 
 //! a bulk load with too many bytes expected: deadlock, 64 threads; 16 bytes
-const u32 full = shared_address(8192);
-if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_fence_init();
-    mbarrier_arrive_expect(full, 1040);
-    bulk_load(shared_address(0), data, 1024, full);
-}
-__syncthreads();
+const u32 full = begin_load(data, 1024, 1040);
 mbarrier_wait(full, 0); /* HERE */
 data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
 
@@ -201,14 +205,7 @@ prefetch_l2(data + 3968, 1024); /* HERE */
 prefetch_l2(data, 8); /* HERE */
 
 //! a bulk load over what is still read: race/barrier, 64 threads
-const u32 full = shared_address(8192);
-if (threadIdx.x == 0) {
-    mbarrier_init(full, 1);
-    mbarrier_fence_init();
-    mbarrier_arrive_expect(full, 256);
-    bulk_load(shared_address(0), data, 256, full);
-}
-__syncthreads();
+const u32 full = begin_load(data, 256, 256);
 mbarrier_wait(full, 0);
 data[threadIdx.x + 512] = ((int *)arena)[threadIdx.x];
 __syncwarp(0xffffffffu);
@@ -230,12 +227,9 @@ if (threadIdx.x == 0) {
 }
 
 //! a bulk store, fenced by the writers: none, 32 threads
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
     bulk_wait_0();
 }
 
@@ -244,8 +238,7 @@ if (threadIdx.x == 0) {
 __syncthreads();
 if (threadIdx.x == 0) {
     fence_proxy_async();
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
     bulk_wait_0();
 }
 
@@ -274,45 +267,34 @@ if (threadIdx.x == 0) {
 }
 
 //! a store into a bulk store's source: overwritten, 32 threads; may still be reading
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
     bulk_wait_read_1();
     ((int *)arena)[0] = 2; /* HERE */
     bulk_wait_0();
 }
 
 //! a bulk store left behind: leftover, 32 threads; before its bulk store
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
     bulk_store(data, shared_address(0), 128); /* HERE */
     bulk_commit();
 }
 
 //! a read of what a bulk store writes, waited for: none, 64 threads
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
     bulk_wait_0();
 }
 __syncthreads();
 data[64 + threadIdx.x] = data[threadIdx.x % 32];
 
 //! the same, not waited for: unwaited, 64 threads; bulk store
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
 }
 __syncthreads();
 data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */
@@ -321,12 +303,9 @@ if (threadIdx.x == 0) {
 }
 
 //! the same, waited for its reading alone: unwaited, 64 threads; bulk store
-((int *)arena)[threadIdx.x] = 1;
-fence_proxy_async();
-__syncthreads();
+begin_store();
 if (threadIdx.x == 0) {
-    bulk_store(data, shared_address(0), 128);
-    bulk_commit();
+    store(data);
     bulk_wait_read_0();
 }
 __syncthreads();

@@ -23,14 +23,18 @@ DEVICE void begin_products() {
     __syncthreads();
 }
 
+DEVICE void finish(int *data, const float *d) {
+    wgmma_commit();
+    wgmma_wait_0();
+    data[threadIdx.x] = (int)d[0];
+}
+
 //! a product: none, 128 threads
 float d[4];
 begin_products();
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0);
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! rows of A from the warpgroup's other warps: race/proxy, 128 threads
 float d[4];
@@ -43,9 +47,7 @@ fence_proxy_async();
 __syncwarp(0xffffffffu);
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! a product of what no proxy fence covers: proxy, 128 threads; no fence.proxy.async
 float d[4];
@@ -53,9 +55,7 @@ zero_operands();
 __syncthreads();
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! accumulators read before the wait: registers, 128 threads; a read of the accumulators
 float d[4];
@@ -82,9 +82,7 @@ data[threadIdx.x + 64] = (int)d[0];
 float d[4];
 begin_products();
 wgmma_ss_n8_t00(d, A, B, 0); /* HERE */
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! A's registers changed before the wait: registers, 128 threads; a write of A's registers
 float d[4];
@@ -114,9 +112,7 @@ begin_products();
 wgmma_fence();
 ldmatrix_x4(a, shared_address(threadIdx.x % 32 * 16));
 wgmma_rs_n8_t00(d, a, B, 0); /* HERE */
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! an operand overwritten before the wait: overwritten, 128 threads; may still be reading
 float d[4];
@@ -157,9 +153,7 @@ begin_products();
 const u64 b = shared_descriptor(shared_address(8192 + threadIdx.x / 96 * 1024), 16, 1024, 128);
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, b, 0); /* HERE */
-wgmma_commit();
-wgmma_wait_0();
-data[threadIdx.x] = (int)d[0];
+finish(data, d);
 
 //! registers beyond the pool: deadlock, 512 threads
 registers_increase(160); /* HERE */

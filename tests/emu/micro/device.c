@@ -1,13 +1,13 @@
 /* See device.h. */
 #include "device.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "codegen/template/engine.h"
 #include "emu/compiler/compiler.h" /* the embedded templates' table */
+#include "harness/emulated.h"
 #include "runtime/compiler/compile.h"
 #include "runtime/driver/driver.h"
 
@@ -17,11 +17,6 @@ enum {
     MAP_UINT32 = 2,
     MAP_BFLOAT16 = 9,
 };
-
-typedef CUresult (*encode_function)(struct tensor_map *map, int type, unsigned rank, void *address,
-                                    const uint64_t *dimensions, const uint64_t *strides,
-                                    const uint32_t *box, const uint32_t *element_strides,
-                                    int interleave, int swizzle, int promotion, int fill);
 
 /* A compiled kernel. */
 struct kernel {
@@ -34,7 +29,6 @@ struct kernel {
 
 static const struct smelt__driver *driver;
 static const struct smelt__nvrtc *nvrtc;
-static encode_function encode;
 static const struct emu_interface *emulator;
 static struct kernel *kernels;
 static CUcontext context;
@@ -156,15 +150,7 @@ static int failed(const char *what, CUresult result) {
     return -1;
 }
 
-/* Converts dlsym's object pointer to a function, as POSIX permits. */
-static void find_symbol(const char *name, void *function, size_t size) {
-    void *library = dlopen(driver->path, RTLD_NOW | RTLD_NOLOAD);
-    void *symbol = library ? dlsym(library, name) : NULL;
-    memcpy(function, &symbol, size);
-}
-
 static int open_device(void) {
-    emu_get_function get = NULL;
     CUdevice device;
     char name[128] = "";
     driver = smelt__driver_get();
@@ -172,14 +158,7 @@ static int open_device(void) {
         fprintf(stderr, "micro: %s\n", smelt_last_error());
         return -1;
     }
-    find_symbol("cuTensorMapEncodeTiled", &encode, sizeof encode);
-    find_symbol("emu_get", &get, sizeof get);
-    if (!encode) {
-        fprintf(stderr, "micro: %s has no cuTensorMapEncodeTiled: a driver for CUDA 12 has it\n",
-                driver->path);
-        return -1;
-    }
-    emulator = get ? get() : NULL;
+    emulator = smelt__emulator();
     if (failed("cuInit", driver->cuInit(0)) ||
         failed("cuDeviceGet", driver->cuDeviceGet(&device, 0)) ||
         failed("cuDeviceGetName", driver->cuDeviceGetName(name, sizeof name, device)) ||
@@ -298,17 +277,18 @@ static int make_map(const struct case_map *it, const struct buffers *buffers,
     int type = it->element_bytes == 2   ? MAP_BFLOAT16
                : it->element_bytes == 4 ? MAP_UINT32
                                         : MAP_UINT8;
-    uint64_t dimensions[CASE_RANK], strides[CASE_RANK - 1];
+    unsigned long long dimensions[CASE_RANK], strides[CASE_RANK - 1];
     uint32_t box[CASE_RANK], steps[CASE_RANK] = {1, 1, 1, 1};
     for (int i = 0; i < it->rank; i++) {
-        dimensions[i] = (uint64_t)it->dimensions[i];
+        dimensions[i] = (unsigned long long)it->dimensions[i];
         box[i] = (uint32_t)it->box[i];
         if (i > 0)
-            strides[i - 1] = (uint64_t)it->strides[i];
+            strides[i - 1] = (unsigned long long)it->strides[i];
     }
     return failed("cuTensorMapEncodeTiled",
-                  encode(map, type, (unsigned)it->rank, (void *)(uintptr_t)(base + it->offset),
-                         dimensions, strides, box, steps, 0, swizzle, 0, 0));
+                  driver->cuTensorMapEncodeTiled((CUtensorMap *)map, type, (unsigned)it->rank,
+                                                 (void *)(uintptr_t)(base + it->offset), dimensions,
+                                                 strides, box, steps, 0, swizzle, 0, 0));
 }
 
 /* Memory with a buffer's contents; 0 for no buffer. */

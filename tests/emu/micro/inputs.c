@@ -3,6 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../../unit/random.h"
 #include "cases.h"
 
 static uint32_t bits_of(float value) {
@@ -11,29 +12,26 @@ static uint32_t bits_of(float value) {
     return bits;
 }
 
-/* splitmix64, from Steele, Lea and Flood, "Fast splittable pseudorandom number generators". */
-static uint64_t next(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15U;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
-    return z ^ (z >> 31);
-}
-
 static int below(uint64_t *state, int limit) {
-    return (int)(next(state) % (uint64_t)limit);
+    return (int)(next_random(state) % (uint64_t)limit);
 }
 
 /* Uniform in -1 .. 1. */
 static float unit(uint64_t *state) {
-    return (float)((double)(next(state) >> 11) * 0x1p-52 - 1.0);
+    return (float)((double)(next_random(state) >> 11) * 0x1p-52 - 1.0);
 }
 
 /* FNV-1a. */
-uint64_t micro_seed(const char *name, char buffer) {
-    uint64_t hash = 0xcbf29ce484222325U ^ (unsigned char)buffer;
-    for (; *name; name++)
-        hash = (hash ^ (unsigned char)*name) * 0x100000001b3U;
+uint64_t micro_hash(uint64_t buffer, const void *bytes, size_t count) {
+    const unsigned char *const at = bytes;
+    uint64_t hash = 0xcbf29ce484222325U ^ buffer;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ at[i]) * 0x100000001b3U;
     return hash;
+}
+
+uint64_t micro_seed(const char *name, char buffer) {
+    return micro_hash((unsigned char)buffer, name, strlen(name));
 }
 
 static uint16_t bf16_of(float value) {
@@ -53,7 +51,7 @@ static uint16_t bf16(enum fill fill, uint64_t *state) {
         return bf16_of(unit(state));
     default: /* special values are rare, since otherwise no sum would be finite */
         return below(state, 100) == 0 ? extremes[below(state, EXTREMES)]
-                                      : (uint16_t)(next(state) & 0xbfff);
+                                      : (uint16_t)(next_random(state) & 0xbfff);
     }
 }
 
@@ -85,7 +83,7 @@ static float wide_float(size_t index, uint64_t *state) {
     };
     enum { SPECIALS = sizeof specials / sizeof specials[0] };
     float value;
-    uint32_t bits = (uint32_t)next(state);
+    uint32_t bits = (uint32_t)next_random(state);
     if (index < SPECIALS)
         bits = specials[index];
     else if (index % 2 == 0)
@@ -107,7 +105,7 @@ static uint32_t word(enum fill fill, size_t index, uint64_t *state) {
     case FILL_ROW_NUMBERS:
         return below(state, 4) == 0 ? UINT32_MAX : (uint32_t)below(state, 256);
     default:
-        return (uint32_t)next(state);
+        return (uint32_t)next_random(state);
     }
 }
 

@@ -20,15 +20,6 @@ struct results {
     struct result *first, **last;
 };
 
-/* FNV-1a. */
-static uint64_t hash_of(const void *bytes, size_t count) {
-    const unsigned char *at = bytes;
-    uint64_t hash = 0xcbf29ce484222325U;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ at[i]) * 0x100000001b3U;
-    return hash;
-}
-
 /* All words of approximate functions are recorded, and a sample of rounded sums. */
 static size_t stride_of(const struct micro_case *one) {
     const size_t words = one->out_bytes / 4, kept = one->comparison == ULPS ? 4096 : 512;
@@ -96,7 +87,7 @@ int results_add(struct results *results, const struct micro_case *one, const voi
     char name[CASE_NAME];
     name_line(one, name);
     struct result *result = find(results, name, 1);
-    int failed = !result || add_number(result, hash_of(out, one->out_bytes));
+    int failed = !result || add_number(result, micro_hash(0, out, one->out_bytes));
     for (size_t i = 0; i < one->out_bytes / 4 && !failed && one->comparison != BIT_FOR_BIT;
          i += stride_of(one))
         failed = add_number(result, word_at(out, i));
@@ -223,7 +214,7 @@ enum verdict results_compare(struct results *results, const struct micro_case *o
                              const void *out) {
     const size_t words = (one->out_bytes / 4 + stride_of(one) - 1) / stride_of(one);
     const int exact = one->comparison == BIT_FOR_BIT;
-    const uint64_t hash = hash_of(out, one->out_bytes);
+    const uint64_t hash = micro_hash(0, out, one->out_bytes);
     size_t line_cases;
     const size_t index = find_index(one, &line_cases), wanted = exact ? line_cases : 1 + words;
     char name[CASE_NAME];
