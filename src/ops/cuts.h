@@ -24,13 +24,13 @@ enum {
     /* Bytes of partial rows if the caller sets no limit. */
     SMELT__CUT_PARTIALS = 1536 << 20,
 
-    /* Entries in a round of the CSR-to-CSC transpose (sparse_attn_segments.c): 16 MB, unless a
+    /* Entries in a round of the CSR-to-CSC transpose (key_grads.c): 16 MB, unless a
      * single chunk has more. The kernel writes a range's entries in scattered order; at this size
      * they stay in L2 until all are written. The same holds for the starts of the lists. */
     SMELT__CUT_ROUND_ENTRIES = 1 << 22,
     SMELT__CUT_ROUND_STARTS = 1 << 22,
 
-    /* KV rows above which lists are sorted in ascending order (sparse_attn_grad_params.c). Beyond
+    /* KV rows above which lists are sorted in ascending order (sparse_attn_backward.c). Beyond
      * this size dkv's sums and kv no longer fit into L2 together; with sorted lists the thread
      * blocks access neighbouring rows at about the same time. */
     SMELT__CUT_ASCENDING_ROWS = 12288,

@@ -1,10 +1,10 @@
 /* See key_grads.h. */
 #include "ops/key_grads.h"
 
+#include "codegen/families/sparse_attn_bwd.h"
 #include "ops/call.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/sparse_attn_segments.h"
 
 enum {
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
@@ -51,6 +51,20 @@ static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
     return most > 0 ? most : 1;
 }
 
+/* The number of chunks whose lists are transposed at once, 1 or more: enough to fill a GPU, few enough
+ * that the kernel's output stays in the L2 cache. */
+static int64_t round_chunks(const struct smelt__key_grads_layout *layout) {
+    const int64_t by_entries = SMELT__CUT_ROUND_ENTRIES / (layout->chunk * layout->key_stride);
+    const int64_t by_starts = SMELT__CUT_ROUND_STARTS / (layout->key_count ? layout->key_count : 1);
+    const int64_t chunks = by_entries < by_starts ? by_entries : by_starts;
+    return chunks > 1 ? chunks : 1;
+}
+
+/* Starts of a chunk's lists by keys. */
+static int64_t starts_of(const struct smelt__key_grads_layout *layout) {
+    return layout->key_count + 1;
+}
+
 /* Cuts the groups into chunks, within the limit of the partial rows. */
 static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
                        struct smelt__key_grads_layout *layout) {
@@ -68,20 +82,18 @@ static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
     if (layout->chunk == 0)
         layout->chunk = whole_chunk(shape, layout, most);
     layout->kept_bytes = (size_t)layout->chunk * group;
-    layout->round =
-        layout->chunk * smelt__segments_round(layout->chunk, layout->key_stride, layout->key_count);
+    layout->round = layout->chunk * round_chunks(layout);
 }
 
 /* The arrays of the deterministic mode. */
 static void place_partials(size_t *end, struct smelt__key_grads_layout *layout) {
     const int64_t groups = layout->round < layout->groups ? layout->round : layout->groups;
-    const struct smelt__segments_layout segments =
-        smelt__segments_layout(groups, layout->chunk, layout->key_stride, layout->key_count);
+    const int64_t starts = smelt__divide_up(groups, layout->chunk) * starts_of(layout);
     for (int i = 0; i < 2; i++) {
         const int none = i > 0 && (layout->kept == 1 || groups == layout->groups);
-        layout->starts[i] = smelt__workspace_place(end, none ? 0 : segments.starts, sizeof(int));
+        layout->starts[i] = smelt__workspace_place(end, none ? 0 : starts, sizeof(int));
         layout->entry_list[i] =
-            smelt__workspace_place(end, none ? 0 : segments.entries, sizeof(int));
+            smelt__workspace_place(end, none ? 0 : groups * layout->key_stride, sizeof(int));
     }
     layout->partials = smelt__workspace_place(end, layout->kept, layout->kept_bytes);
 }
@@ -116,7 +128,7 @@ static struct cursor next_chunk(const struct smelt__key_grads_layout *layout,
     const int alternate = layout->kept > 1;
     cursor.first += layout->chunk;
     cursor.in_round += layout->chunk;
-    cursor.starts += smelt__segments_starts(1, layout->key_count);
+    cursor.starts += starts_of(layout);
     cursor.partials ^= alternate;
     if (cursor.in_round == layout->round) {
         cursor.in_round = cursor.starts = 0;
@@ -130,6 +142,9 @@ static smelt_status launch_segments(const struct smelt__key_grads_call *call,
                                     const struct cursor *cursor) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const int64_t left = layout->groups - cursor->first;
+    const int64_t groups = left < layout->round ? left : layout->round;
+    const int64_t chunks = smelt__divide_up(groups, layout->chunk);
+    const int64_t ranges = chunks * smelt__divide_up(layout->key_count, SMELT__BWD_TRANSPOSE_RANGE);
     const struct sparse_attn_bwd_segments_params params = {
         .counts = at(call, layout->counts),
         .firsts = at(call, layout->firsts),
@@ -137,12 +152,16 @@ static smelt_status launch_segments(const struct smelt__key_grads_call *call,
         .starts = at(call, layout->starts[cursor->lists]),
         .entries = at(call, layout->entry_list[cursor->lists]),
         .first_group = (int)cursor->first,
-        .groups = (int)(left < layout->round ? left : layout->round),
+        .groups = (int)groups,
         .chunk = (int)layout->chunk,
         .key_stride = layout->key_stride,
         .key_count = (int)layout->key_count,
+        .chunks = (int)chunks,
     };
-    return smelt__segments_launch(call->context, call->transpose, &params, call->stream);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(call->transpose, ranges, call->transpose->most_blocks)},
+        .params = &params};
+    return smelt__kernel_launch(call->context, call->transpose, &launch, call->stream);
 }
 
 /* The partial rows of a chunk. */

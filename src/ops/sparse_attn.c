@@ -3,10 +3,8 @@
 
 #include "codegen/families/sparse_attn.h"
 #include "ops/call.h"
-#include "ops/sparse_attn_args.h"
 #include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_call.h"
-#include "ops/sparse_attn_grad_args.h"
 #include "ops/sparse_attn_partition.h"
 
 _Static_assert((int)SMELT__SPARSE_ATTN_MOST_BUCKETS <= (int)PARTITION_MOST_BUCKETS,
@@ -56,9 +54,7 @@ static smelt_status launch_buckets(const struct sparse_attn *attn, const struct 
         smelt__partition_params(&params->work, attn->bounds, attn->buckets, args->workspace);
     smelt_status status =
         smelt__partition_launch(attn->op.context, &passes, &partition, call->stream);
-    params->work.queries = partition.list;
-    params->work.query_count = NULL;
-    params->work.extents = partition.extents;
+    smelt__partition_apply(&partition, &params->work);
     for (int i = 0; i < attn->buckets && status == SMELT_OK; i++) {
         const struct smelt__kernel *kernel = kernels[PARTITION_KERNELS + i];
         const int64_t available = smelt__available_blocks(kernel, args->free_multiprocessors);
@@ -97,7 +93,8 @@ static smelt_status launch(struct smelt__call *call) {
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
 static smelt_status backward_workspace(const struct smelt__call *call, size_t *bytes) {
-    return smelt__grad_workspace(&((const struct sparse_attn *)call->op)->backward, call, bytes);
+    return smelt__sparse_attn_backward_workspace(&((const struct sparse_attn *)call->op)->backward,
+                                                 call, bytes);
 }
 
 static smelt_status launch_backward(struct smelt__call *call) {

@@ -1,22 +1,30 @@
-/* See sparse_attn_backward.h. */
+/* See sparse_attn_backward.h. A call: checked, its workspace laid out (sparse_attn_grad_layout.h); then
+ * kernel after kernel, each params struct filled where it is launched. */
 #include "ops/sparse_attn_backward.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
+#include "ops/arguments.h"
+#include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/sparse_attn_grad_params.h"
-#include "ops/sparse_attn_partition.h"
+#include "ops/sparse_attn_call.h"
+#include "runtime/log.h"
+#include "runtime/tensor_map.h"
 
 enum {
     LISTS_SHARE = 2, /* with PDL the lists kernel leaves 1/2 of the device to the rows kernel */
-    ZERO_STEPS = 4   /* zero vectors stored per thread; more zeros use more thread blocks */
+    ZERO_STEPS = 4,  /* zero vectors stored per thread; more zeros use more thread blocks */
+    ZERO_WORDS = 4,  /* of a vector */
+    TENSOR_MAP_COLUMNS = 64, /* of a box */
 };
 
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
                                       struct smelt__sparse_attn_backward *backward) {
     const struct smelt__spec *spec = &op->spec;
     int count;
+    const struct smelt__kernel *const *next =
+        op->kernels + smelt__operator_pass(op, SMELT_PASS_BACKWARD, &count);
     *backward = (struct smelt__sparse_attn_backward){
         .op = op,
         .shape = {.heads = (int)smelt__spec_get(spec, "heads"),
@@ -26,35 +34,180 @@ void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bound
                   .sink = (int)smelt__spec_get(spec, "sink"),
                   .buckets = buckets},
         .bounds = bounds,
-        .chain = op->kernels + smelt__operator_pass(op, SMELT_PASS_BACKWARD, &count),
         .deterministic = (int)smelt__spec_get(spec, "deterministic"),
     };
-    const struct smelt__kernel *main = smelt__grad_kernel(backward, SMELT__BACKWARD_MAIN);
+    if (buckets) {
+        backward->partition = (struct smelt__partition_kernels){next[0], next[1]};
+        next += 2;
+    }
+    for (int i = 0; i < SMELT__BACKWARD_KERNELS; i++)
+        if (backward->deterministic || (i != SMELT__BACKWARD_TRANSPOSE && i != SMELT__BACKWARD_SUM))
+            backward->kernels[i] = *next++;
+    const struct smelt__kernel *main = backward->kernels[SMELT__BACKWARD_MAIN];
     backward->main = *smelt__sparse_attn_bwd_launch(&main->plan);
     backward->sides = main->plan.cluster ? main->plan.cluster : 1;
     backward->main_blocks = main->resident_blocks;
 }
 
-static smelt_status launch(const struct smelt__grad_call *call,
-                           enum smelt__sparse_attn_backward_kernel number, int64_t blocks, int pdl,
-                           const void *params) {
-    const struct smelt__launch launch = {
-        .blocks = {(uint32_t)blocks}, .pdl = pdl, .params = params};
-    return smelt__kernel_launch(call->backward->op->context,
-                                smelt__grad_kernel(call->backward, number), &launch, call->stream);
+/* ---- checks ---------------------------------------------------------------------------------- */
+
+/* The kernels index the rows of all batches with an int. */
+static smelt_status check_rows(const smelt_sparse_attn_grad_args *args) {
+    if (args->batches == 0 || args->rows <= INT32_MAX / args->batches)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "batches = %" PRId64 " times rows = %" PRId64
+                       " exceeds 2^31 - 1, the most rows of dkv; split the call",
+                       args->batches, args->rows);
 }
 
-static smelt_status launch_partition(const struct smelt__grad_call *call) {
+smelt_status
+smelt__sparse_attn_backward_workspace(const struct smelt__sparse_attn_backward *backward,
+                                      const struct smelt__call *given, size_t *bytes) {
+    const smelt_sparse_attn_grad_args *args = given->args;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    smelt_status status = smelt__sparse_attn_check_queries(&fields);
+    if (status == SMELT_OK)
+        status = check_rows(args);
+    if (status == SMELT_OK)
+        *bytes = smelt__grad_find_layout(backward, args).bytes;
+    return status;
+}
+
+/* The partition that the forward pass left in its workspace. */
+static smelt_status check_partition(const struct smelt__sparse_attn_backward *backward,
+                                    const smelt_sparse_attn_grad_args *args, int64_t queries) {
+    if (!args->partition)
+        return SMELT_OK;
+    if (!backward->shape.buckets)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "partition is given but the operator has no buckets; pass NULL");
+    const size_t needed = smelt__partition_layout(queries, backward->shape.buckets).bytes;
+    if ((uintptr_t)args->partition % SMELT__PARTITION_ALIGNMENT)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "partition = %p is not aligned; a forward call's workspace starts at a "
+                           "multiple of %d bytes",
+                           args->partition, SMELT__PARTITION_ALIGNMENT);
+    if (args->partition_bytes < needed)
+        return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                           "partition_bytes = %zu is too small: a forward call with these queries "
+                           "leaves %zu in its workspace",
+                           args->partition_bytes, needed);
+    return SMELT_OK;
+}
+
+/* Checks all arguments, and lays out the workspace. */
+static smelt_status check(const struct smelt__sparse_attn_backward *backward,
+                          struct smelt__call *given, struct smelt__grad_layout *layout) {
+    const smelt_sparse_attn_grad_args *args = given->args;
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__memory partition = {"partition", args->partition,
+                                            args->partition ? args->partition_bytes : 0, 0};
+    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    if (status == SMELT_OK)
+        status = check_rows(args);
+    if (status != SMELT_OK)
+        return status;
+    *layout = smelt__grad_find_layout(backward, args);
+    status = check_partition(backward, args, layout->queries);
+    if (status == SMELT_OK)
+        status = smelt__call_check(given, layout->bytes, &partition, 1);
+    return status == SMELT_OK
+               ? smelt__operator_check_grid(backward->op, SMELT_PASS_BACKWARD, layout->dkv.groups)
+               : status;
+}
+
+/* ---- a checked call -------------------------------------------------------------------------- */
+
+struct call {
+    const struct smelt__sparse_attn_backward *backward;
+    const smelt_sparse_attn_grad_args *args; /* the library's copy, with every stride filled in */
+    struct CUstream_st *stream;
+    struct smelt__grad_layout layout; /* of args.workspace */
+    struct smelt__key_grads_call dkv;
+    /* Of a call with queries: */
+    struct sparse_attn_partition_params partition; /* with buckets */
+    struct work_params work; /* of the kernels after the partition: its list or the caller's */
+    const int *last_range;   /* the work range of the last bucket, which is the end of the list */
+    struct smelt__grad_grid grid;       /* of the main kernel */
+    struct sparse_attn_bwd_params main; /* its params */
+};
+
+static void *at(const struct call *call, size_t offset) {
+    return (char *)call->args->workspace + offset;
+}
+
+static const struct smelt__kernel *kernel_of(const struct call *call,
+                                             enum smelt__sparse_attn_backward_kernel kernel) {
+    return call->backward->kernels[kernel];
+}
+
+static smelt_status launch(const struct call *call, enum smelt__sparse_attn_backward_kernel kernel,
+                           int64_t blocks, int pdl, const void *params) {
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)blocks}, .pdl = pdl, .params = params};
+    return smelt__kernel_launch(call->backward->op->context, kernel_of(call, kernel), &launch,
+                                call->stream);
+}
+
+/* The number of floats to zero from the workspace's `progress` on: progress and dkv's sums. */
+static int64_t zeros_of(const struct call *call) {
+    const int64_t sums = call->layout.dkv.key_count * call->backward->shape.dqk;
+    return sums > 0 ? SMELT__WORKSPACE_ALIGNMENT / (int64_t)sizeof(float) + sums : 0;
+}
+
+/* ---- queries and their lists ----------------------------------------------------------------- */
+
+static smelt_status launch_partition(struct call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const struct smelt__partition_kernels kernels = {backward->chain[0], backward->chain[1]};
-    const struct sparse_attn_partition_params params = smelt__grad_partition(call);
-    return smelt__partition_launch(backward->op->context, &kernels, &params, call->stream);
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(call->args);
+    const int buckets = backward->shape.buckets;
+    call->work = smelt__sparse_attn_work(&fields, call->layout.queries);
+    if (!buckets)
+        return SMELT_OK;
+    void *const given = (void *)(uintptr_t)call->args->partition;
+    call->partition = smelt__partition_params(&call->work, backward->bounds, buckets,
+                                              given ? given : at(call, call->layout.partition));
+    smelt__partition_apply(&call->partition, &call->work);
+    call->last_range = call->partition.ranges + 2 * (buckets - 1);
+    return given ? SMELT_OK
+                 : smelt__partition_launch(backward->op->context, &backward->partition,
+                                           &call->partition, call->stream);
+}
+
+/* The key lists, and the distance from one to the next. */
+static int *lists_of(const struct call *call) {
+    return call->layout.dq_list_stride ? call->args->dq.data : at(call, call->layout.dkv.keys);
+}
+
+static int list_stride(const struct call *call) {
+    return call->layout.dq_list_stride ? (int)call->layout.dq_list_stride
+                                       : call->layout.dkv.key_stride;
 }
 
 /* Each group's list of keys, and the zeros. */
-static smelt_status launch_lists(const struct smelt__grad_call *call) {
-    const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_GROUP);
-    const struct sparse_attn_bwd_lists_params params = smelt__grad_lists(call);
+static smelt_status launch_lists(const struct call *call) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    const struct smelt__grad_layout *layout = &call->layout;
+    const struct sparse_attn_bwd_lists_params params = {
+        .work = call->work,
+        .last_range = call->last_range,
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dkv.counts),
+        .firsts = backward->deterministic ? at(call, layout->dkv.firsts) : NULL,
+        .keys = lists_of(call),
+        .masks = at(call, layout->masks),
+        .zeros = at(call, layout->progress),
+        .zero_vectors = zeros_of(call) / ZERO_WORDS,
+        .groups = (int)layout->dkv.groups,
+        .group_queries = backward->main.group_queries,
+        .key_stride = list_stride(call),
+        .copies = layout->dq_side_stride ? backward->main.head_blocks : 1,
+        .copy_stride = (int)layout->dq_side_stride,
+        .topk = backward->shape.topk,
+        .ascending = call->args->rows > SMELT__CUT_ASCENDING_ROWS,
+    };
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_GROUP);
     const int64_t filling =
         smelt__divide_up(params.zero_vectors, (int64_t)kernel->threads * ZERO_STEPS);
     const int64_t blocks = params.groups > filling ? params.groups : filling;
@@ -63,95 +216,210 @@ static smelt_status launch_lists(const struct smelt__grad_call *call) {
                   smelt__blocks_for(kernel, blocks, kernel->most_blocks / share), 0, &params);
 }
 
-/* Each row's statistics, concurrently with the lists. */
-static smelt_status launch_rows(const struct smelt__grad_call *call) {
-    const struct sparse_attn_bwd_rows_params params = smelt__grad_rows(call);
+/* Each row's statistics, concurrently with the lists, which it does not read. */
+static smelt_status launch_rows(const struct call *call) {
+    const smelt_sparse_attn_grad_args *args = call->args;
+    struct sparse_attn_bwd_rows_params params = {
+        .work = call->work,
+        .last_range = call->last_range,
+        SMELT__TENSOR_BTH(out, args->out),
+        SMELT__TENSOR_BTH(grad_out, args->grad_out),
+        SMELT__TENSOR_BTH(lse, args->lse),
+        .sink = args->sink.data,
+        .statistics = at(call, call->layout.statistics),
+        .dsink_parts = args->dsink.data ? at(call, call->layout.dsink_parts) : NULL,
+        .entries = (int)call->layout.entries,
+        .query_rows = call->backward->main.query_rows,
+    };
+    params.work.pdl_wait_at_end = 1;
     return launch(call, SMELT__BACKWARD_ROWS, call->layout.parts, 1, &params);
 }
 
-struct main_launches {
-    const struct smelt__grad_call *call;
-    struct smelt__grad_grid grid;
-    struct sparse_attn_bwd_params params;
-};
+/* ---- the main kernel ------------------------------------------------------------------------- */
+
+/* Whether the main kernel's thread blocks keep in step. They do if the KV table is so large that
+ * lists are sorted, and the kernel adds to dkv's rows. */
+static int step_of(const struct call *call) {
+    if (call->args->rows <= SMELT__CUT_ASCENDING_ROWS || call->backward->deterministic)
+        return STEP_NONE;
+    return call->args->rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
+}
+
+/* A tensor map of q or grad_out, [batches, tokens, HEADS, columns], with boxes of one query. */
+static smelt_status make_map(const struct call *call, const char *name,
+                             const smelt_const_tensor *tensor, int columns,
+                             struct tensor_map *map) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    const int64_t extents[] = {columns, backward->shape.heads, call->args->tokens,
+                               call->args->batches};
+    struct smelt__tensor_box box = {
+        .data = tensor->data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 4,
+        .box = {TENSOR_MAP_COLUMNS,
+                (uint32_t)(backward->main.block_heads / backward->main.group_queries), 1, 1},
+    };
+    for (int i = 0; i < 4; i++)
+        box.extents[i] = (uint64_t)extents[i];
+    for (int i = 1; i < 4; i++) {
+        const int64_t stride = extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / 2;
+        const smelt_status status =
+            smelt__check_map_stride(name, 3 - i, stride, 2, "bwd.variant=mma");
+        if (status != SMELT_OK)
+            return status;
+        box.strides[i] = (uint64_t)stride * 2;
+    }
+    return smelt__tensor_map_make(backward->op->context, &box, map);
+}
+
+/* The main kernel's grid and params, except for the groups of a launch. INVALID_ARGUMENT if TMA does
+ * not support a stride; DRIVER. */
+static smelt_status fill_main(struct call *call) {
+    const struct smelt__sparse_attn_backward *backward = call->backward;
+    const smelt_sparse_attn_grad_args *args = call->args;
+    const struct smelt__grad_layout *layout = &call->layout;
+    call->grid = smelt__grad_find_grid(
+        backward, layout,
+        smelt__available_blocks(kernel_of(call, SMELT__BACKWARD_MAIN), args->free_multiprocessors));
+    call->main = (struct sparse_attn_bwd_params){
+        SMELT__TENSOR_BTH(q, args->q),
+        .kv = args->kv.data,
+        SMELT__TENSOR_BTH(grad_out, args->grad_out),
+        .members = at(call, layout->members),
+        .counts = at(call, layout->dkv.counts),
+        .keys = lists_of(call),
+        .masks = at(call, layout->masks),
+        .statistics = at(call, layout->statistics),
+        SMELT__TENSOR_BTH(dq, args->dq),
+        .dkv = at(call, layout->dkv.sums),
+        .slices = at(call, layout->slices),
+        .progress = at(call, layout->progress),
+        .kv_batch_stride = args->kv.strides[0],
+        .kv_row_bytes = args->rows > 1 ? (unsigned)(args->kv.strides[1] * 2) : 0,
+        .even_batches = args->batches == 1 ||
+                        (args->rows > 1 && args->kv.strides[0] == args->rows * args->kv.strides[1]),
+        .tokens = (int)args->tokens,
+        .rows = (int)args->rows,
+        .sliced = (int)call->grid.sliced,
+        .slice_ctas = (int)call->grid.slice_ctas,
+        .key_stride = list_stride(call),
+        .side_stride = (int)layout->dq_side_stride,
+        .step = step_of(call),
+        .scale = args->scale,
+    };
+    if (!backward->main.tensor_maps)
+        return SMELT_OK;
+    smelt_status status = make_map(call, "q", &args->q, backward->shape.dqk, &call->main.q_map);
+    return status == SMELT_OK ? make_map(call, "grad_out", &args->grad_out, backward->shape.dv,
+                                         &call->main.grad_out_map)
+                              : status;
+}
 
 /* smelt__key_grads_call's launch_groups: the main kernel over one chunk. */
 static smelt_status launch_groups(void *user, const struct smelt__key_grads_chunk *chunk) {
-    struct main_launches *const main = user;
-    const struct smelt__grad_call *call = main->call;
-    const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
+    struct call *const call = user;
+    const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
     const int64_t left = (int64_t)call->args->free_multiprocessors + chunk->free_multiprocessors;
-    main->params.first_group = (int)chunk->first;
-    main->params.groups = (int)chunk->groups;
-    main->params.partials = chunk->partials;
+    call->main.first_group = (int)chunk->first;
+    call->main.groups = (int)chunk->groups;
+    call->main.partials = chunk->partials;
     return launch(
         call, SMELT__BACKWARD_MAIN,
         call->backward->main.slice_blocks
-            ? main->grid.blocks
+            ? call->grid.blocks
             : smelt__blocks_for(kernel, chunk->groups, smelt__available_blocks(kernel, left)),
-        0, &main->params);
+        0, &call->main);
 }
 
-static struct smelt__key_grads_call key_grads_of(const struct smelt__grad_call *call) {
+/* ---- the last kernel ------------------------------------------------------------------------- */
+
+/* The rows of dq that are computed in slices. */
+static struct dq_slices slices_of(const struct call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    struct smelt__key_grads_call dkv = {
-        .context = backward->op->context,
-        .shape = smelt__grad_shape(backward),
-        .layout = &call->layout.dkv,
-        .finish = smelt__grad_kernel(backward, SMELT__BACKWARD_FINISH),
-        .workspace = call->args->workspace,
-        .launch_groups = launch_groups,
-        .stream = call->stream,
+    return (struct dq_slices){
+        .slices = at(call, call->layout.slices),
+        .members = at(call, call->layout.members),
+        .counts = at(call, call->layout.dkv.counts),
+        SMELT__TENSOR_BTH(dq, call->args->dq),
+        .items = (int)(call->grid.sliced / backward->main.slice_blocks),
+        .slice_ctas = (int)call->grid.slice_ctas,
+        .sides = backward->main.slice_blocks,
+        .group_queries = backward->main.group_queries,
+        .head_blocks = backward->main.head_blocks,
+        .member_rows = backward->main.block_heads / backward->main.group_queries,
+        .heads = backward->shape.heads,
+        .tokens = (int)call->args->tokens,
     };
-    if (backward->deterministic) {
-        dkv.transpose = smelt__grad_kernel(backward, SMELT__BACKWARD_TRANSPOSE);
-        dkv.sum = smelt__grad_kernel(backward, SMELT__BACKWARD_SUM);
-    }
-    return dkv;
 }
 
-/* A call with queries. Fills the main kernel's params first, since that may fail. */
-static smelt_status launch_queries(const struct smelt__grad_call *call) {
-    const struct smelt__kernel *kernel = smelt__grad_kernel(call->backward, SMELT__BACKWARD_MAIN);
-    struct smelt__key_grads_call dkv = key_grads_of(call);
-    struct main_launches main = {.call = call};
-    main.grid =
-        smelt__grad_find_grid(call->backward, &call->layout,
-                              smelt__available_blocks(kernel, call->args->free_multiprocessors));
-    smelt_status status = smelt__grad_main(call, &main.grid, &main.params);
-    if (status == SMELT_OK && call->backward->shape.buckets && !call->args->partition)
+static smelt_status launch_finish(const struct call *call) {
+    const smelt_sparse_attn_grad_args *args = call->args;
+    const smelt_tensor *dkv = args->dkv.data        ? &args->dkv
+                              : args->dkv_fp32.data ? &args->dkv_fp32
+                                                    : &args->dkv_sum;
+    struct key_grads_finish_params params = {
+        .dkv = dkv->data,
+        .dkv_batch_stride = dkv->strides[0],
+        .dkv_row_stride = dkv->strides[1],
+        .mode = args->dkv.data        ? FINISH_BF16
+                : args->dkv_fp32.data ? FINISH_FP32
+                                      : FINISH_ADD,
+        .dsink_parts = at(call, call->layout.dsink_parts),
+        .dsink = args->dsink.data,
+        .batches = (int)args->batches,
+        .rows = (int)args->rows,
+        .heads = call->backward->shape.heads,
+        .parts = (int)call->layout.parts,
+    };
+    if (call->grid.sliced > 0)
+        params.dq = slices_of(call);
+    return smelt__key_grads_launch_finish(&call->dkv, params);
+}
+
+/* ---- the chain ------------------------------------------------------------------------------- */
+
+/* With queries. The main kernel's params come first, since they may fail. */
+static smelt_status launch_queries(struct call *call) {
+    smelt_status status = fill_main(call);
+    if (status == SMELT_OK)
         status = launch_partition(call);
     if (status == SMELT_OK)
         status = launch_lists(call);
     if (status == SMELT_OK)
         status = launch_rows(call);
-    dkv.user = &main;
-    if (status == SMELT_OK)
-        status = smelt__key_grads_launch(&dkv);
-    return status == SMELT_OK && (smelt__grad_zeros(call) > 0 || call->args->dsink.data)
-               ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, &main.grid))
-               : status;
+    return status == SMELT_OK ? smelt__key_grads_launch(&call->dkv) : status;
 }
 
-/* A call without queries: stores zeros for each key and sink, or adds nothing. */
-static smelt_status launch_zeros(const struct smelt__grad_call *call) {
-    const struct smelt__key_grads_call dkv = key_grads_of(call);
-    const int64_t zeros = smelt__grad_zeros(call);
-    smelt_status status = SMELT_OK;
-    if (zeros > 0)
-        status = smelt__fill_async(call->backward->op->context,
-                                   (char *)call->args->workspace + call->layout.progress, 0,
+/* Without: zeros for each key and sink, or nothing is added. */
+static smelt_status fill_zeros(const struct call *call) {
+    const int64_t zeros = zeros_of(call);
+    return zeros == 0
+               ? SMELT_OK
+               : smelt__fill_async(call->backward->op->context, at(call, call->layout.progress), 0,
                                    (size_t)zeros, call->stream);
-    return status == SMELT_OK && (zeros > 0 || call->args->dsink.data)
-               ? smelt__key_grads_launch_finish(&dkv, smelt__grad_finish(call, NULL))
-               : status;
 }
 
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
                                                 struct smelt__call *given) {
-    struct smelt__grad_call call;
-    const smelt_status status = smelt__grad_check(backward, given, &call);
+    struct call call = {.backward = backward, .args = given->args, .stream = given->stream};
+    smelt_status status = check(backward, given, &call.layout);
     if (status != SMELT_OK)
         return status;
-    return call.layout.queries > 0 ? launch_queries(&call) : launch_zeros(&call);
+    call.dkv = (struct smelt__key_grads_call){
+        .context = backward->op->context,
+        .shape = smelt__grad_shape(backward),
+        .layout = &call.layout.dkv,
+        .transpose = kernel_of(&call, SMELT__BACKWARD_TRANSPOSE),
+        .sum = kernel_of(&call, SMELT__BACKWARD_SUM),
+        .finish = kernel_of(&call, SMELT__BACKWARD_FINISH),
+        .workspace = call.args->workspace,
+        .launch_groups = launch_groups,
+        .user = &call,
+        .stream = call.stream,
+    };
+    status = call.layout.queries > 0 ? launch_queries(&call) : fill_zeros(&call);
+    return status == SMELT_OK && (zeros_of(&call) > 0 || call.args->dsink.data)
+               ? launch_finish(&call)
+               : status;
 }

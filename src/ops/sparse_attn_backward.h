@@ -1,5 +1,4 @@
-/* The backward pass of sparse_attn: the chain of its launches. Its arguments:
- * sparse_attn_grad_args.h. */
+/* The backward pass of sparse_attn: the checks of its arguments and the chain of its launches. */
 #pragma once
 
 #include "ops/sparse_attn_grad_layout.h"
@@ -8,6 +7,13 @@
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
                                       struct smelt__sparse_attn_backward *backward);
 
-/* Checks a call and launches its kernels. */
+/* The bytes of workspace that a call needs, for which dq's strides alone of the tensors count.
+ * INVALID_ARGUMENT. */
+smelt_status
+smelt__sparse_attn_backward_workspace(const struct smelt__sparse_attn_backward *backward,
+                                      const struct smelt__call *given, size_t *bytes);
+
+/* Checks a call and launches its kernels. INVALID_ARGUMENT names the argument, its value and what is
+ * legal; DRIVER. */
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
                                                 struct smelt__call *call);

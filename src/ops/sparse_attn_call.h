@@ -1,7 +1,9 @@
-/* What the arguments of sparse_attn's passes have in common: their checks, and the part of the
- * kernels' params that says which queries there are and where their index rows. */
+/* The arguments of sparse_attn. What its passes and sparse_scores have in common: their checks, and the
+ * part of the kernels' params that says which queries there are and where their index rows. The forward
+ * pass's, packed for the kernel. */
 #pragma once
 
+#include "ops/call.h"
 #include "ops/sparse_attn_params.h"
 #include "ops/sparse_attn_table.h"
 #include "smelt/sparse_attn.h"
@@ -34,3 +36,11 @@ int64_t smelt__sparse_attn_count_queries(const struct smelt__sparse_attn_call *c
 /* Of checked arguments whose strides are packed. */
 struct work_params smelt__sparse_attn_work(const struct smelt__sparse_attn_call *call,
                                            int64_t queries);
+
+/* Bytes of workspace of a forward call for so many queries in so many buckets, 0: none. */
+size_t smelt__sparse_attn_workspace(int64_t queries, int buckets);
+
+/* Checks a forward call and fills *params. *queries: that the grid must cover; 0: there is nothing to
+ * launch, and *params is not set. INVALID_ARGUMENT. Reads no device memory. */
+smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
+                                     struct sparse_attn_fwd_params *params, int64_t *queries);

@@ -3,10 +3,9 @@
 
 #include <stdint.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/sparse_attn_partition.h"
+#include "ops/sparse_attn_call.h"
 
 enum {
     KEY_STEP = 64, /* keys per block; key lists are padded to whole blocks */
@@ -14,14 +13,6 @@ enum {
      * summing its dq cost about as much. */
     LEAST_SAVED = 2
 };
-
-const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_backward *backward,
-                                               enum smelt__sparse_attn_backward_kernel kernel) {
-    int index = (int)kernel + (backward->shape.buckets ? 2 : 0);
-    if (!backward->deterministic)
-        index -= kernel > SMELT__BACKWARD_SUM ? 2 : kernel >= SMELT__BACKWARD_MAIN ? 1 : 0;
-    return backward->chain[index];
-}
 
 struct smelt__key_grads_shape
 smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
@@ -69,12 +60,12 @@ struct smelt__grad_grid smelt__grad_find_grid(const struct smelt__sparse_attn_ba
  * query has several items, each needs a list of its own, which not every main kernel supports.
  */
 static int lists_are_their_items(const struct smelt__sparse_attn_backward *backward,
-                                 const struct smelt__sparse_attn_call *call) {
+                                 const smelt_sparse_attn_grad_args *args) {
     const int whole =
         backward->main.block_heads * backward->main.head_blocks == backward->shape.heads;
     return !backward->deterministic && !backward->shape.buckets &&
-           backward->main.group_queries == 1 && call->query_capacity == 0 &&
-           call->rows <= SMELT__CUT_LOOSE_ROWS &&
+           backward->main.group_queries == 1 && args->query_capacity == 0 &&
+           args->rows <= SMELT__CUT_LOOSE_ROWS &&
            (backward->main.head_blocks == 1 || (backward->main.tensor_maps && whole));
 }
 
@@ -85,34 +76,33 @@ static int lists_are_their_items(const struct smelt__sparse_attn_backward *backw
  * evenly spaced without gaps.
  */
 static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward,
-                              const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
-                              int key_stride) {
+                              const smelt_sparse_attn_grad_args *args, int key_stride) {
     const int64_t row = backward->shape.dqk, query = row * backward->shape.heads;
     const int64_t item = backward->main.head_blocks > 1 ? row * backward->main.block_heads : query;
-    const int64_t *const strides = dq->strides;
+    const int64_t *const strides = args->dq.strides;
     const int packed = !(strides[0] | strides[1] | strides[2] | strides[3]);
-    const int64_t stride = packed ? query : call->tokens > 1 ? strides[1] : strides[0];
-    if (!dq->data || !lists_are_their_items(backward, call))
+    const int64_t stride = packed ? query : args->tokens > 1 ? strides[1] : strides[0];
+    if (!args->dq.data || !lists_are_their_items(backward, args))
         return 0;
     if (key_stride * (int64_t)sizeof(int) > item * (int64_t)sizeof(uint16_t) || stride < query ||
         stride > INT32_MAX || stride % (SMELT__ROW_BYTES / (int64_t)sizeof(uint16_t)) != 0)
         return 0;
     if (!packed && backward->shape.heads > 1 && strides[2] != row)
         return 0;
-    if (!packed && call->tokens > 1 && call->batches > 1 && strides[0] != call->tokens * stride)
+    if (!packed && args->tokens > 1 && args->batches > 1 && strides[0] != args->tokens * stride)
         return 0;
     return stride * (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
 }
 
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
-                        const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
-                        size_t limit) {
+                        const smelt_sparse_attn_grad_args *args) {
+    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     const struct smelt__sparse_attn_shape *shape = &backward->shape;
-    const int64_t slots = call->width < shape->topk ? call->width : shape->topk;
-    const int64_t key_count = call->batches * call->rows;
+    const int64_t slots = args->width < shape->topk ? args->width : shape->topk;
+    const int64_t key_count = args->batches * args->rows;
     const struct smelt__key_grads_shape dkv = smelt__grad_shape(backward);
-    struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(call)};
+    struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(&fields)};
     const int64_t groups = smelt__divide_up(layout.queries, backward->main.group_queries);
     layout.entries = groups * backward->main.group_queries;
     layout.parts = smelt__divide_up(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
@@ -130,7 +120,7 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.counts = smelt__workspace_place(&layout.bytes, groups, sizeof(int));
     layout.dkv.firsts =
         smelt__workspace_place(&layout.bytes, backward->deterministic ? groups : 0, sizeof(int));
-    layout.dq_list_stride = dq_list_stride(backward, call, dq, layout.dkv.key_stride);
+    layout.dq_list_stride = dq_list_stride(backward, args, layout.dkv.key_stride);
     if (layout.dq_list_stride && backward->main.head_blocks > 1)
         layout.dq_side_stride = (int64_t)backward->main.block_heads * shape->dqk *
                                 (int64_t)sizeof(uint16_t) / (int64_t)sizeof(int);
@@ -147,6 +137,6 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                                                sizeof(uint16_t));
     layout.progress =
         smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__WORKSPACE_ALIGNMENT);
-    smelt__key_grads_place(&dkv, limit, &layout.bytes, &layout.dkv);
+    smelt__key_grads_place(&dkv, args->workspace_limit, &layout.bytes, &layout.dkv);
     return layout;
 }

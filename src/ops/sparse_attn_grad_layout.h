@@ -6,7 +6,7 @@
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/call.h"
 #include "ops/key_grads.h"
-#include "ops/sparse_attn_call.h"
+#include "ops/sparse_attn_partition.h"
 
 /* The backward part of an operator. Immutable after creation. */
 struct smelt__sparse_attn_backward {
@@ -15,17 +15,15 @@ struct smelt__sparse_attn_backward {
         int heads, dqk, dv, topk, sink;
         int buckets; /* how many; 0: a plain operator */
     } shape;
-    const int *bounds;                        /* of the buckets */
-    const struct smelt__kernel *const *chain; /* the pass's kernels, the partition's first */
+    const int *bounds; /* of the buckets */
     int deterministic;
-    struct smelt__sparse_attn_bwd_launch main; /* of the main kernel's plan */
+    struct smelt__partition_kernels partition;                    /* with buckets */
+    const struct smelt__kernel *kernels[SMELT__BACKWARD_KERNELS]; /* NULL: not in this mode */
+    struct smelt__sparse_attn_bwd_launch main;                    /* of the main kernel's plan */
     int sides;           /* items of a group whose dkv a cluster sums before writing it: 2 with
                             pairs, else 1 */
     int64_t main_blocks; /* thread blocks of the main kernel that fit on the device at once */
 };
-
-const struct smelt__kernel *smelt__grad_kernel(const struct smelt__sparse_attn_backward *backward,
-                                               enum smelt__sparse_attn_backward_kernel kernel);
 
 /* Where each array lies in the workspace, in bytes from its start, and counts that follow from the
  * call. */
@@ -46,12 +44,10 @@ struct smelt__grad_layout {
 /* The inputs of the layout of dkv's sums. */
 struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
 
-/* The layout for checked extents. `dq`: as the caller passed it, unchecked; data NULL: not known.
- * `limit`: for the partial rows, in bytes; 0: the default. */
+/* The layout for checked extents. dq is as the caller passed it, unchecked; data NULL: not known. */
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
-                        const struct smelt__sparse_attn_call *call, const smelt_tensor *dq,
-                        size_t limit);
+                        const smelt_sparse_attn_grad_args *args);
 
 /* How the main kernel's items are distributed over its thread blocks. */
 struct smelt__grad_grid {

@@ -127,6 +127,13 @@ struct sparse_attn_partition_params smelt__partition_params(const struct work_pa
     return params;
 }
 
+void smelt__partition_apply(const struct sparse_attn_partition_params *partition,
+                            struct work_params *work) {
+    work->queries = partition->list;
+    work->query_count = NULL;
+    work->extents = partition->extents;
+}
+
 smelt_status smelt__partition_launch(const smelt_context *context,
                                      const struct smelt__partition_kernels *kernels,
                                      const struct sparse_attn_partition_params *params,

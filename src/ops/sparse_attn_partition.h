@@ -39,6 +39,10 @@ struct sparse_attn_partition_params smelt__partition_params(const struct work_pa
                                                             const int *bounds, int buckets,
                                                             void *workspace);
 
+/* Makes the partition's list the work's. */
+void smelt__partition_apply(const struct sparse_attn_partition_params *partition,
+                            struct work_params *work);
+
 /* Launches both kernels, the second with PDL (runtime/kernel.h). Later work in the stream, with PDL
  * or without, finds `ranges`, `list` and `extents` complete. Errors: DRIVER. */
 smelt_status smelt__partition_launch(const smelt_context *context,

@@ -3,10 +3,7 @@
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/family.h"
 #include "ops/key_grads.h"
-#include "ops/sparse_attn_segments.h"
 #include "test.h"
-
-enum { MOST_CHUNK = INT32_MAX / 64 };
 
 /* 1..limit, small ones as often as large ones. */
 static int64_t draw(struct random *random, int64_t limit) {
@@ -15,56 +12,57 @@ static int64_t draw(struct random *random, int64_t limit) {
     return value < limit ? value : limit;
 }
 
-struct shape {
-    int64_t groups, chunk, key_stride, key_count;
-};
-
-static struct shape draw_shape(struct random *random) {
-    struct shape shape = {.chunk = draw(random, MOST_CHUNK), .key_count = draw(random, INT32_MAX)};
-    shape.key_stride = draw(random, INT32_MAX / 64 / shape.chunk) * 64;
-    shape.groups = draw(random, shape.chunk * smelt__segments_round(shape.chunk, shape.key_stride,
-                                                                    shape.key_count));
-    return shape;
-}
-
-static struct smelt__segments_layout layout_of(const struct shape *shape) {
-    return smelt__segments_layout(shape->groups, shape->chunk, shape->key_stride, shape->key_count);
-}
-
-/* Every chunk has its own starts; the numbers of entries and of ranges fit an int. */
+/* Every chunk of a round has its own starts, every list its entries; their numbers and those of the
+ * transpose's ranges fit an int. */
 TEST(cut) {
     struct random random = random_begin("cut");
     for (int i = 0; i < 50000; i++) {
-        const struct shape shape = draw_shape(&random);
-        const struct smelt__segments_layout layout = layout_of(&shape);
-        const int64_t last = (shape.groups - 1) / shape.chunk;
-        const int64_t ranges = (shape.key_count - 1) / SMELT__BWD_TRANSPOSE_RANGE + 1;
-        assert_true(layout.starts ==
-                    smelt__segments_starts(last, shape.key_count) + shape.key_count + 1);
-        assert_true(layout.entries == shape.groups * shape.key_stride);
-        assert_true(layout.entries <= INT32_MAX);
-        assert_true((last + 1) * ranges <= INT32_MAX);
-    }
-}
-
-/* The workspace of a round suffices for a smaller one. */
-TEST(never_smaller) {
-    struct random random = random_begin("never_smaller");
-    for (int i = 0; i < 50000; i++) {
-        const struct shape more = draw_shape(&random);
-        struct shape less = more;
-        less.groups = draw(&random, more.groups);
-        const struct smelt__segments_layout large = layout_of(&more), small = layout_of(&less);
-        assert_true(small.starts <= large.starts && small.entries <= large.entries);
+        const struct smelt__key_grads_shape shape = {.columns = 64,
+                                                     .deterministic = 1,
+                                                     .group_items = 1 + random_below(&random, 3),
+                                                     .key_rows = 1 + random_below(&random, 2),
+                                                     .sum_multiprocessors =
+                                                         random_below(&random, 30)};
+        struct smelt__key_grads_layout layout = {.groups = draw(&random, INT32_MAX),
+                                                 .key_count = draw(&random, INT32_MAX)};
+        size_t bytes = 0;
+        layout.key_stride = (int)(draw(&random, INT32_MAX / 128) * 64);
+        smelt__key_grads_place(&shape, (size_t)draw(&random, INT64_C(1) << 32), &bytes, &layout);
+        const int64_t ranges = (layout.key_count - 1) / SMELT__BWD_TRANSPOSE_RANGE + 1;
+        const int64_t groups = layout.groups < layout.round ? layout.groups : layout.round;
+        const int64_t chunks = (groups - 1) / layout.chunk + 1;
+        const size_t ends[] = {layout.entry_list[0], layout.starts[1], layout.entry_list[1],
+                               layout.partials};
+        const size_t begins[] = {layout.starts[0], layout.entry_list[0], layout.starts[1],
+                                 layout.entry_list[1]};
+        assert_true(layout.round % layout.chunk == 0);
+        for (int k = 0; k < (layout.kept > 1 && layout.groups > layout.round ? 4 : 2); k++)
+            assert_true(ends[k] - begins[k] >= (size_t)(k % 2 ? groups * layout.key_stride
+                                                              : chunks * (layout.key_count + 1)) *
+                                                   sizeof(int));
+        assert_true(groups * layout.key_stride <= INT32_MAX && chunks * ranges <= INT32_MAX);
     }
 }
 
 /* The rule's figures: rounds of at most 2048 lists of 2048 keys, unless a chunk has more. */
 TEST(rounds) {
-    enum { CHUNK = 339, STRIDE = 2048, KEYS = 8192 };
-    assert_in_range(CHUNK * smelt__segments_round(CHUNK, STRIDE, KEYS), 2048 - CHUNK, 2048);
-    assert_int_equal(smelt__segments_round(CHUNK, STRIDE, 20000000), 1);
-    assert_int_equal(smelt__segments_round(40, 1 << 24, KEYS), 1);
+    const struct smelt__key_grads_shape shape = {
+        .columns = 64, .deterministic = 1, .group_items = 1, .key_rows = 1};
+    static const struct {
+        int limit, key_stride, key_count; /* limit: groups of a chunk */
+        int chunk, least, most;           /* most: groups of a round */
+    } cases[] = {{339, 2048, 8192, 2 * 132, 2048 - 2 * 132, 2048},
+                 {339, 2048, 20000000, 2 * 132, 2 * 132, 2 * 132},
+                 {40, 1 << 24, 8192, 40, 40, 40}};
+    for (int i = 0; i < 3; i++) {
+        struct smelt__key_grads_layout layout = {
+            .groups = 100000, .key_count = cases[i].key_count, .key_stride = cases[i].key_stride};
+        const size_t group = (size_t)cases[i].key_stride * 64 * 2;
+        size_t bytes = 0;
+        smelt__key_grads_place(&shape, (size_t)cases[i].limit * group, &bytes, &layout);
+        assert_int_equal(layout.chunk, cases[i].chunk);
+        assert_in_range(layout.round, cases[i].least, cases[i].most);
+    }
 }
 
 /* Partial rows stay within the limit for any number of groups, unless one group's exceed it. (An
