@@ -49,7 +49,3 @@ int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct
                                     struct smelt__plan *plan, struct smelt__message *message);
 int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message);
-
-/* Names the kernel of a plan whose variant is set, and adds the constants that the spec gives:
- * HEADS, DQK, DV, DETERMINISTIC. */
-void smelt__sparse_attn_bwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);

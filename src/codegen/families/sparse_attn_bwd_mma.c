@@ -9,6 +9,7 @@
  * the one that moves the fewest bytes through shared memory.
  */
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/families/sparse_attn_mma.h"
 
 enum {
@@ -254,7 +255,7 @@ int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct
     if (smelt__mma_plan(&search, spec, arch, &choice, plan, message))
         return -1;
     plan->template_name = "sparse_attn_bwd.mma.cu";
-    smelt__sparse_attn_bwd_name(spec, plan);
+    smelt__sparse_attn_name(spec, plan);
     add_constants(&choice, spec, arch, plan);
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->item = "group";

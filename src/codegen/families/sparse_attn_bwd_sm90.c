@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/plan/limits.h"
 
 enum {
@@ -184,7 +185,7 @@ int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struc
                                      struct smelt__plan *plan, struct smelt__message *message) {
     if (refuse(spec, arch, message))
         return -1;
-    smelt__sparse_attn_bwd_name(spec, plan);
+    smelt__sparse_attn_name(spec, plan);
     plan->cluster = has_pairs(spec) ? 2 : 0;
     add_constants(spec, plan);
     add_regions(spec, plan);

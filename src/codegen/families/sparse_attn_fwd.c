@@ -5,7 +5,6 @@
  */
 
 #include "codegen/families/sparse_attn_fwd.h"
-#include "codegen/families/sparse_attn_keys.h"
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_COMPUTED,

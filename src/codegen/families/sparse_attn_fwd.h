@@ -1,7 +1,7 @@
 /* What the files of the kernel family sparse_attn_fwd share: one plan function a variant. */
 #pragma once
 
-#include "codegen/families/sparse_attn_fwd_plan.h"
+#include "codegen/families/sparse_attn_keys.h"
 #include "codegen/family.h"
 
 extern const struct smelt__kernel_family smelt__sparse_attn_fwd;

@@ -72,8 +72,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, MOST_COLUMNS, heads);
         return -1;
     }
-    return smelt__check_only_with(
-        spec, "orientation", by_keys ? SMELT__SPARSE_ATTN_KEYS : SMELT__SPARSE_ATTN_HEADS, message);
+    return smelt__check_only_with(spec, "orientation",
+                                  by_keys ? SMELT__KEYS_AS_ROWS : SMELT__HEADS_AS_ROWS, message);
 }
 
 /* The choices, and values that follow from them. */
@@ -214,10 +214,11 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
     const int64_t orientation = smelt__spec_get(spec, "orientation");
     const int by_keys = orientation == SMELT__AUTO
                             ? smelt__spec_knob(spec, "heads", 0) <= MOST_COLUMNS
-                            : orientation == SMELT__SPARSE_ATTN_KEYS;
+                            : orientation == SMELT__KEYS_AS_ROWS;
     if (refuse(spec, arch, by_keys, message))
         return -1;
-    smelt__sparse_attn_fwd_name(spec, plan);
+    smelt__sparse_attn_name(spec, plan);
+    smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: has programmatic dependent launch");
     if (by_keys ? smelt__sparse_attn_fwd_plan_keys(spec, plan, message)
                 : plan_heads(spec, plan, message))
         return -1;

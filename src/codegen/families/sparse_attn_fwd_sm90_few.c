@@ -122,38 +122,35 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
-/* The constants of both operators. A knob of only one is derived in the other. */
+/* A knob's name; NULL where the family has none of the name, so that the constant is derived. */
+static const char *knob(const struct smelt__spec *spec, const char *name) {
+    return smelt__spec_key(spec->schema, name) >= 0 ? name : NULL;
+}
+
+/* The constants of both operators. */
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name;
-        int value;
-        const char *knob; /* or NULL: derived */
-        const char *meaning;
-    } constants[] = {
-        {"BLOCK_KEYS", BLOCK_KEYS, "block_keys", "KV rows of a key block"},
-        {"STAGES", choice->ring_tiles / choice->tiles, "stages", "whole key blocks in the ring"},
-        {"PART_TILES", choice->part_tiles, "part_tiles",
+    const struct smelt__plan_row constants[] = {
+        {"BLOCK_KEYS", knob(spec, "block_keys"), BLOCK_KEYS, "KV rows of a key block"},
+        {"STAGES", knob(spec, "stages"), choice->ring_tiles / choice->tiles,
+         "whole key blocks in the ring"},
+        {"PART_TILES", knob(spec, "part_tiles"), choice->part_tiles,
          "tiles of a key block that are filled and freed together"},
-        {"GATHER_REGISTERS", choice->gather_registers, "gather_registers", "of a thread, gather"},
-        {"COMPACT", 1, "compact", "1: masked slots are dropped before the gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", 1, "blocks", "resident at once"},
-        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), "racecheck",
+        {"GATHER_REGISTERS", knob(spec, "gather_registers"), choice->gather_registers,
+         "of a thread, gather"},
+        {"COMPACT", knob(spec, "compact"), 1, "1: masked slots are dropped before the gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", knob(spec, "blocks"), 1, "resident at once"},
+        {"RACECHECK", knob(spec, "racecheck"), smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"THREADS", WARPGROUPS * WARPGROUP, NULL, "of a thread block"},
-        {"MATH_REGISTERS", choice->math_registers, NULL, "of a thread, products and softmax"},
-        {"BLOCK_HEADS", choice->heads, NULL, "heads, rounded up to eights"},
-        {"HEAD_BLOCKS", choice->head_blocks, NULL, "items of a query"},
-        {"RING_TILES", choice->ring_tiles, NULL, "64 keys by 64 columns, in flight"},
-        {"QUERIES_AHEAD", 32, NULL, "entries of a query list that a warp holds"},
-        {"RING_ENTRIES", RING_ENTRIES, NULL, "row numbers the ring holds"},
+        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
+        {"MATH_REGISTERS", NULL, choice->math_registers, "of a thread, products and softmax"},
+        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to eights"},
+        {"HEAD_BLOCKS", NULL, choice->head_blocks, "items of a query"},
+        {"RING_TILES", NULL, choice->ring_tiles, "64 keys by 64 columns, in flight"},
+        {"QUERIES_AHEAD", NULL, 32, "entries of a query list that a warp holds"},
+        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value,
-                        constants[i].knob && smelt__spec_key(spec->schema, constants[i].knob) >= 0
-                            ? smelt__plan_origin(spec, constants[i].knob)
-                            : SMELT__DERIVED,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 /* What the gather leaves, the warpgroups of math share. */
@@ -255,12 +252,11 @@ static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch 
     struct smelt__sparse_gqa_block_launch *const launch = (void *)plan->launch;
     smelt__sparse_gqa_name(spec, plan);
     add_constants(spec, choice, plan);
+    const struct smelt__plan_row item_queries = {"ITEM_QUERIES", knob(spec, "item_queries"),
+                                                 choice->queries,
+                                                 "of an item; their lists are united"};
     if (choice->queries)
-        smelt__plan_add(plan, "ITEM_QUERIES", choice->queries,
-                        smelt__spec_key(spec->schema, "item_queries") >= 0
-                            ? smelt__plan_origin(spec, "item_queries")
-                            : SMELT__DERIVED,
-                        "of an item; their lists are united");
+        smelt__plan_add_rows(plan, spec, &item_queries, 1);
     launch->queries = choice->queries;
     add_regions(choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include "codegen/plan/plan.h"
 #include "codegen/spec/keys.h"
 
 enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 20 };
@@ -42,3 +43,7 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 
 /* Checks what their ranges cannot express: dv is at most dqk, the rule for heads. */
 int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* Names the kernel of a plan whose variant is set, smelt_FAMILY_VARIANT_h64_qk576_v512 and so on, and
+ * adds the constants that the spec gives. */
+void smelt__sparse_attn_name(const struct smelt__spec *spec, struct smelt__plan *plan);

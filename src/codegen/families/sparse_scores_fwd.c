@@ -6,8 +6,6 @@
  */
 #include "codegen/families/sparse_scores_fwd.h"
 
-#include "codegen/families/sparse_attn_keys.h"
-
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_SHAPE,
     {SMELT__VARIANT_KNOB},

@@ -121,9 +121,8 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
                            spec->schema->name, TILE_COLUMNS, MOST_DQK, dqk);
         return -1;
     }
-    const int most = smelt__spec_get(spec, "orientation") == SMELT__SPARSE_SCORES_HEADS
-                         ? (int)ROWS
-                         : (int)MOST_HEADS;
+    const int most =
+        smelt__spec_get(spec, "orientation") == SMELT__HEADS_AS_ROWS ? (int)ROWS : (int)MOST_HEADS;
     if (smelt__spec_get(spec, "heads") > most) {
         smelt__message_set(
             message, "%s: variant=sm90%s takes at most %d heads, not %d; %s takes them",
@@ -138,11 +137,10 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
 static void choose_heads(const struct smelt__spec *spec, struct choice *choice) {
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int group = heads > MANY_HEADS ? 2 * HEAD_GROUP : HEAD_GROUP;
-    choice->by_heads =
-        smelt__spec_knob(spec, "orientation",
-                         heads >= FEWEST_ROWS && heads <= ROWS
-                             ? SMELT__SPARSE_SCORES_HEADS
-                             : SMELT__SPARSE_SCORES_KEYS) == SMELT__SPARSE_SCORES_HEADS;
+    choice->by_heads = smelt__spec_knob(spec, "orientation",
+                                        heads >= FEWEST_ROWS && heads <= ROWS
+                                            ? SMELT__HEADS_AS_ROWS
+                                            : SMELT__KEYS_AS_ROWS) == SMELT__HEADS_AS_ROWS;
     choice->heads = choice->by_heads ? ROWS : (heads + group - 1) / group * group;
     choice->tiles = (int)smelt__spec_get(spec, "dqk") / TILE_COLUMNS;
     choice->block_keys = choice->by_heads ? 2 * ROWS : ROWS;
@@ -153,37 +151,28 @@ static void choose_heads(const struct smelt__spec *spec, struct choice *choice) 
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
-    const struct {
-        const char *name;
-        int value;
-        enum smelt__origin origin;
-        const char *meaning;
-    } constants[] = {
-        {"RING_TILES", choice->ring_tiles, smelt__plan_origin(spec, "ring_tiles"),
-         "of 64 columns of a key block, in flight"},
-        {"QUERY_BUFFERS", choice->query_buffers, smelt__plan_origin(spec, "query_buffers"),
+    const struct smelt__plan_row constants[] = {
+        {"RING_TILES", "ring_tiles", choice->ring_tiles, "of 64 columns of a key block, in flight"},
+        {"QUERY_BUFFERS", "query_buffers", choice->query_buffers,
          "queries whose Q is in shared memory at once"},
-        {"RACECHECK", smelt__spec_knob(spec, "racecheck", 0), smelt__plan_origin(spec, "racecheck"),
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"STAGES", choice->ring_tiles / choice->tiles, SMELT__DERIVED,
-         "whole key blocks in the ring"},
-        {"QUERY_IN_RING", choice->by_heads, SMELT__DERIVED,
+        {"STAGES", NULL, choice->ring_tiles / choice->tiles, "whole key blocks in the ring"},
+        {"QUERY_IN_RING", NULL, choice->by_heads,
          "1: heads are the rows; Q goes by way of the ring into registers"},
-        {"MATH_GROUPS", choice->groups, SMELT__DERIVED, "warpgroups of math"},
-        {"BLOCK_KEYS", choice->block_keys, SMELT__DERIVED, "slots of a key block"},
-        {"BLOCK_HEADS", choice->heads, SMELT__DERIVED, "heads, rounded up to eights"},
-        {"REQUESTS", REQUESTS, SMELT__DERIVED, "key blocks that the scan is ahead"},
-        {"COPY_WARPS", choice->copy_warps, SMELT__DERIVED, "of the gather's"},
-        {"MATH_REGISTERS", choice->by_heads ? ROWS_MATH_REGISTERS : MATH_REGISTERS, SMELT__DERIVED,
+        {"MATH_GROUPS", NULL, choice->groups, "warpgroups of math"},
+        {"BLOCK_KEYS", NULL, choice->block_keys, "slots of a key block"},
+        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to eights"},
+        {"REQUESTS", NULL, REQUESTS, "key blocks that the scan is ahead"},
+        {"COPY_WARPS", NULL, choice->copy_warps, "of the gather's"},
+        {"MATH_REGISTERS", NULL, choice->by_heads ? ROWS_MATH_REGISTERS : MATH_REGISTERS,
          "of a thread, products and sums"},
-        {"GATHER_REGISTERS", choice->by_heads ? ROWS_GATHER_REGISTERS : GATHER_REGISTERS,
-         SMELT__DERIVED, "of a thread, gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", 1, SMELT__DERIVED, "resident at once"},
-        {"THREADS", THREADS, SMELT__DERIVED, "of a thread block"},
+        {"GATHER_REGISTERS", NULL, choice->by_heads ? ROWS_GATHER_REGISTERS : GATHER_REGISTERS,
+         "of a thread, gather"},
+        {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "resident at once"},
+        {"THREADS", NULL, THREADS, "of a thread block"},
     };
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, constants[i].value, constants[i].origin,
-                        constants[i].meaning);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
 int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,

@@ -71,6 +71,7 @@
 #define SMELT__VARIANT_KNOB                                                                        \
     SMELT__KNOB("variant", "which instructions the kernel is built on"),                           \
         SMELT__AUTO_NAMES_2(mma, sm90)
+enum smelt__orientation { SMELT__HEADS_AS_ROWS = 0, SMELT__KEYS_AS_ROWS };
 #define SMELT__ORIENTATION_KNOB                                                                    \
     SMELT__KNOB("orientation", "the rows of the score matrix"), SMELT__AUTO_NAMES_2(heads, keys),  \
         .variants = "sm90"
