@@ -66,20 +66,11 @@ class Runner:
         self.folder = folder  # for files that are gone after the run
         self.environment = dict(os.environ, SMELT_CACHE_DISABLE="1", SMELT_EMULATOR=str(self.emulator))
         self.environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
-        self.built = self.state()
-
-    def state(self):
-        """Changes if a program is rebuilt."""
-        paths = [self.build / "smelt", self.emulator, *self.build.glob("lib*.so*"), *map(self.build.joinpath, PROGRAMS.values())]
-        return [path.exists() and path.stat().st_mtime_ns for path in paths]
 
     def emit(self, check, templates=None):
         """The texts of a check's kernels."""
-        command = [self.build / "smelt", "emit", check.subject]
-        if "--arch" in check.options:
-            command += ["--arch", check.options[len(check.options) - check.options[::-1].index("--arch")]]
-        else:
-            command += ["--arch", "sm_90a"]
+        arch = check.options[check.options.index("--arch") + 1] if "--arch" in check.options else "sm_90a"
+        command = [self.build / "smelt", "emit", check.subject, "--arch", arch]
         environment = dict(os.environ, SMELT_CACHE_DISABLE="1", **({"SMELT_TEMPLATES": templates} if templates else {}))
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         return KERNEL.split(done.stdout)[1:] if done.returncode == 0 else []

@@ -16,7 +16,6 @@ import argparse
 import collections
 import concurrent.futures
 import hashlib
-import json
 import os
 import pathlib
 import re
@@ -69,31 +68,25 @@ class Subject:
         return failed, words
 
 
-def templates_of(mutant, folder):
-    """A folder with the mutant's template."""
-    path = pathlib.Path(folder, mutant.file)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(mutant.apply((TEMPLATES / mutant.file).read_text(encoding="utf-8")), encoding="utf-8")
-    return folder
-
-
 def fate(mutant, subjects, runner, most):
     """(what failed, the check, message) in at most so many checks. What failed is "" for a survivor, STILLBORN if the mutant
     compiles nowhere, "same code" if its line is in no check or the code is the same in each."""
     verdict, passed = "same code", 0
     with tempfile.TemporaryDirectory(dir=runner.folder) as folder:
-        templates = templates_of(mutant, folder)
+        path = pathlib.Path(folder, mutant.file)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(mutant.apply((TEMPLATES / mutant.file).read_text(encoding="utf-8")), encoding="utf-8")
         for subject in sorted(subjects, key=Subject.rank):
             if passed == most:
                 break
             if not runner.has(subject.check, mutant.file, mutant.line):
                 continue
-            failed, words = subject.catches(templates)
+            failed, words = subject.catches(folder)
             if failed not in ("", STILLBORN):
                 return failed, str(subject.check), words
             if failed == STILLBORN:
                 verdict = STILLBORN if verdict else ""
-            elif not runner.same_code(subject.check, templates):
+            elif not runner.same_code(subject.check, folder):
                 verdict, passed = "", passed + 1
     return verdict, "", ""
 
@@ -149,13 +142,11 @@ def choose(arguments):
     lines = changed_since(arguments.changed_since) if arguments.changed_since else None
     mutants = []
     for file in template_files():
-        if file.startswith(tuple(arguments.file or [""])) and (lines is None or any(file == name for name, _ in lines)):
+        if lines is None or any(file == name for name, _ in lines):
             mutants += find_mutants(file, (TEMPLATES / file).read_text(encoding="utf-8"))
     mutants = [m for m in mutants if (lines is None or (m.file, m.line) in lines) and
-               (arguments.only or "") in f"{m.name} {m.file}:{m.line}:"]
-    mutants = draw(mutants, arguments.sample, arguments.seed) if arguments.sample else mutants
-    index, count = map(int, arguments.shard.split("/"))
-    return mutants[index::count]
+               (arguments.only or "") in f"{m.name} templates/{m.file}:{m.line}:"]
+    return draw(mutants, arguments.sample, arguments.seed) if arguments.sample else mutants
 
 
 # ---- the command -------------------------------------------------------------------------------
@@ -182,19 +173,10 @@ def run_all(mutants, runner, arguments):
                     results[mutant] = result
                     print(f"[{len(results)}/{len(mutants)}] templates/{mutant.file}:{mutant.line}: {mutant.change}: "
                           f"{result[0] or 'SURVIVED'} {result[1]}", flush=True)
-                    write_json(arguments.json, results)
         except CannotTell:
             pool.shutdown(cancel_futures=True)
             raise
-    if runner.state() != runner.built:
-        raise CannotTell("a program was rebuilt during the run")
     return results
-
-
-def write_json(path, results):
-    if path:
-        rows = [{"mutant": m.name, "line": m.line, "caught_by": r[0], "check": r[1], "words": r[2]} for m, r in results.items()]
-        pathlib.Path(path).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
 def report(results, count, sample):
@@ -218,12 +200,9 @@ def parse_arguments():
     parser.add_argument("--changed-since", metavar="REV", help="mutants of lines that differ from this commit")
     parser.add_argument("--sample", type=int, metavar="N", help="so many, drawn from each family of templates")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--file", action="append", metavar="PREFIX", help="of these templates; may be repeated")
-    parser.add_argument("--only", metavar="TEXT", help="whose line, change or FILE:LINE: contains this")
-    parser.add_argument("--shard", default="0/1", metavar="I/N", help="part I of N, from 0")
+    parser.add_argument("--only", metavar="TEXT", help="whose line, change or `templates/FILE:LINE:` contains this")
     parser.add_argument("--seconds", type=float, help="begin none later than this")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--json", metavar="FILE", help="write each mutant's result")
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     return parser.parse_args()
 

@@ -90,8 +90,8 @@ class Text:
 
     def is_cast(self, at):
         """Whether the parenthesis at `at` encloses a type alone."""
-        return self.word(at) == "(" and all(self.word(i) in TYPES or self.word(i) == "*"
-                                            for i in range(at + 1, self.tokens[at].match))
+        words = [self.word(i) for i in range(at + 1, self.tokens[at].match)]
+        return self.word(at) == "(" and words != [] and all(word in TYPES or word == "*" for word in words)
 
     def is_binary(self, at):
         """Whether an operator that may be unary has a left operand."""
@@ -128,10 +128,10 @@ class Text:
         index, excluded."""
         while 0 <= at < len(self.tokens):
             word, match = self.word(at), self.tokens[at].match
-            opens, closes = ("([{", ")]}") if step > 0 else (")]}", "([{")
-            if word in ASSIGNMENTS or word in (";", ",", "return") or word in stops or word in tuple(closes):
+            opens = word in ("(", "[", "{") if step > 0 else word in (")", "]", "}")
+            if word in ASSIGNMENTS or word in (";", ",", "return") or word in stops or (match >= 0 and not opens):
                 break
-            at = match + step if word in tuple(opens) else at + step
+            at = match + step if opens else at + step
         return at
 
     def arguments(self, at):
@@ -186,13 +186,6 @@ class Text:
             return self.source(begin, self.tokens[begin].match + 1)
         return self.source(begin, self.run(begin, 1, ()) + 1)
 
-    def call(self, at):
-        """The innermost call around `at`: (the index of its name or -1, which argument)."""
-        opening = self.tokens[at].outer
-        if opening < 1 or self.word(opening) != "(" or self.kind(opening - 1) != "name":
-            return -1, 0
-        return opening - 1, [begin <= at < end for begin, end in self.arguments(opening - 1)].index(True)
-
 
 class Finder(Text):
     def __init__(self, file, text):
@@ -203,7 +196,7 @@ class Finder(Text):
     # ---- making a mutant
 
     def add(self, at, change, *edits):
-        if not self.cannot_matter(at, change, edits):
+        if not self.cannot_matter(at, edits[0][2]):
             self.found.setdefault(edits, (at, " ".join(change.split())))
 
     def replace(self, begin, end, new):
@@ -287,8 +280,6 @@ class Finder(Text):
         if re.fullmatch(r"__\w+_sync|__syncwarp", name):
             self.wrap(*first, "({} - 1)")
         if re.fullmatch(r"__syncthreads_\w+", name):
-            self.wrap(at, last[1] + 1, "({})")
-            self.found.pop(next(reversed(self.found)))
             self.replace(at, last[1] + 1, f"({self.source(*first)})")
         elif BARRIER.fullmatch(name) and len(arguments) >= 2:
             for form in ("({} + 32)", "({} - 32)"):
@@ -321,10 +312,8 @@ class Finder(Text):
 
     # ---- what cannot matter
 
-    def cannot_matter(self, at, change, edits):
-        return any(check(at, edits[0][2]) for check in (
-            self.is_hint, self.waits_more, self.any_thread, self.any_lane, self.past_the_warp, self.any_flag,
-            self.in_descriptor, self.stage_is_renamed, self.equal_arms, self.array_grows, self.branches_alike))
+    def cannot_matter(self, at, new):
+        return self.is_hint(at, new) or self.waits_more(at, new) or self.any_thread(at) or self.array_grows(at)
 
     def only_calls(self, text, names):
         """Whether a statement or a block only calls such functions."""
@@ -342,7 +331,7 @@ class Finder(Text):
         branch = self.branch(at)
         return new in ("1", "||") and branch >= 0 and self.only_calls(self.body(branch), GRID_WAITS)
 
-    def any_thread(self, at, new):
+    def any_thread(self, at):
         """`if (threadIdx.x % 32 == 0)`: whichever thread it is. (Only the thread that issued bulk copies waits for them.)"""
         branch = self.branch(at)
         if self.kind(at) != "number" or branch < 0 or self.word(branch) != "if" or "bulk_" in self.body(branch):
@@ -351,62 +340,10 @@ class Finder(Text):
             self.source(self.run(at - 2, -1, ("&&",)) + 1, at)) is not None) or \
             (self.word(at) == "32" and self.word(at - 1) == "%" and self.source(at + 1, at + 3) == "== 0")
 
-    def any_lane(self, at, new):
-        """`__shfl_sync(ALL_LANES, threadIdx.x / 32, 0)` tells the compiler that a warp has one value."""
-        call, argument = self.call(at)
-        return argument == 2 and self.word(call) == "__shfl_sync" and "threadIdx.x / 32" in self.source(
-            *self.arguments(call)[1])
-
-    def past_the_warp(self, at, new):
-        """`for (step = 1; step < 32; step *= 2)`: from 32 on no lane is reached."""
-        branch = self.branch(at)
-        return branch >= 0 and self.word(branch) == "for" and new in ("<=", "33") and re.search(
-            r"< 32; \w+ \*= 2$", self.source(branch + 2, self.tokens[branch + 1].match)) is not None
-
-    def any_flag(self, at, new):
-        """A product adds to its accumulator for any flag but 0."""
-        call, argument = self.call(at)
-        return self.word(at) == "1" and self.word(call).startswith("wgmma_") and self.word(at + 1) == ")"
-
-    def in_descriptor(self, at, new):
-        """A matrix descriptor counts in units of 16 bytes."""
-        call, argument = self.call(at)
-        name = self.word(call)
-        if name != "shared_descriptor" and "descriptor_advance" not in self.text[:self.tokens[at].start].split("\n")[-1]:
-            return False
-        return self.kind(at) == "number" and int(re.match(r"\w*?\d*", self.word(at))[0] or 1, 0) % 16 == 0 and \
-            (name != "shared_descriptor" or argument in (1, 2))
-
-    def stage_is_renamed(self, at, new):
-        """Where every stage is initialised, and in the function that gives a stage's address, stages may be permuted."""
-        if not new.endswith("% STAGES)"):
-            return False
-        call, _ = self.call(at)
-        block = at
-        while self.word(block) != "{":
-            block = self.tokens[block].outer
-        return self.word(call) == "mbarrier_init" or (self.word(block + 1) == "return" and self.word(
-            self.tokens[block].match - 1) == ";" and self.run(block + 2, 1, ()) == self.tokens[block].match - 1)
-
-    def equal_arms(self, at, new):
-        """`a < b ? a : b`: of equal operands either is the result."""
-        if self.word(at) not in ("<", "<=", ">", ">="):
-            return False
-        left, right = self.run(at - 1, -1, ("?", ":", "&&", "||")) + 1, self.run(at + 1, 1, ("?", ":", "&&", "||"))
-        if self.word(right) != "?":
-            return False
-        colon = self.run(right + 1, 1, (":",))
-        arms = [self.source(right + 1, colon), self.source(colon + 1, self.run(colon + 1, 1, ()))]
-        return sorted(arms) == sorted([self.source(left, at), self.source(at + 1, right)])
-
-    def array_grows(self, at, new):
+    def array_grows(self, at):
         """A local array that is larger than its use."""
         return self.word(at - 1) == "[" and self.kind(at) == "number" and self.kind(at - 2) == "name" and \
             self.kind(at - 3) == "name" and self.word(at - 3) != "return"
-
-    def branches_alike(self, at, new):
-        """`false` -> 0."""
-        return self.word(at) in ("true", "false") and new in ("0", "1")
 
     # ---- all
 

@@ -18,6 +18,7 @@ MUTANTS = {
     "a = b + c;": ["a = b - c;", ";"],
     "a -= b;": ["a += b;", ";"],
     "a = (int)-b;": [";"],
+    "a = f() - b;": ["a = f() + b;", ";"],
     "a = f(b) / 8;": ["a = f(b) % 8;", "a = f(b) / 9;", ";"],
     "a = 0x7fu;": ["a = 0x80u;", ";"],
     "a = 1.5f;": ["a = (1.5f + 1);", ";"],
@@ -34,7 +35,7 @@ MUTANTS = {
                                          "for (int i = 0; 0; ++i) b();", "for (int i = 0; i < n; ++i) ;"],
     "return a ? b : c;": ["return 1 ? b : c;", "return 0 ? b : c;"],
     "bool a = b;": ["bool a = 1;", "bool a = 0;"],
-    "bool a = true;": ["bool a = false;"],
+    "bool a = true;": ["bool a = false;", "bool a = 1;", "bool a = 0;"],
     "return;": [";"],
     "int a;": [],
     "a = (u64)b;": ["a = (u32)b;", ";"],
@@ -67,22 +68,8 @@ LEFT_OUT = [
     ("if (b && lane == 0) { a(); }", ["0 -> 1"], ["&& -> ||"]),
     ("if (lane == 0) { bulk_wait_0(); }", [], ["0 -> 1"]),
     ("if (row == 0) { a(); }", [], ["0 -> 1"]),
-    ("a = __shfl_sync(A, threadIdx.x / 32, 0);", ["0 -> 1"], ["32 -> 33"]),
-    ("a = __shfl_sync(A, b, 0);", [], ["0 -> 1"]),
-    ("for (int i = 1; i < 32; i *= 2) { a(i); }", ["< -> <=", "32 -> 33"], ["1 -> 2", "i < 32 -> 0"]),
-    ("for (int i = 1; i < 32; i += 1) { a(i); }", [], ["< -> <=", "32 -> 33"]),
-    ("wgmma_ss_n64(d, a, b, 1);", ["1 -> 2"], []),
-    ("wgmma_ss_n64(d, a, b, k > 0);", [], ["0 -> 1"]),
-    ("a = shared_descriptor(b, 16, n, 128);", ["16 -> 17"], ["128 -> 129"]),
-    ("a = descriptor_advance(b, (u32)(32 * c));", ["32 -> 33"], []),
-    ("mbarrier_init(FULL + stage, 1);", ["stage -> ((stage + 1) % STAGES)"], ["+ -> -"]),
-    ("return FULL + 8 * stage;", ["stage -> ((stage + 1) % STAGES)"], []),
-    ("a(stage); return b;", [], ["stage -> ((stage + 1) % STAGES)"]),
-    ("x = a < b ? a : b;", ["< -> <="], ["a < b -> 1"]),
-    ("x = a < b ? a : c;", [], ["< -> <="]),
     ("u32 a[4];", ["4 -> 5"], []),
     ("x = a[4];", [], ["4 -> 5"]),
-    ("bool a = false;", ["false -> 0"], ["false -> true"]),
 ]
 
 
@@ -108,8 +95,6 @@ class Operators(unittest.TestCase):
         self.assertEqual([m.name for m in first], [m.name for m in then])
         self.assertEqual(len({m.name for m in first}), 3)
         self.assertEqual([m.line for m in then], [4, 4, 4])
-
-    def test_lines_stay_in_place(self):
         text = "DEVICE void f(void) {\n    a = b +\n        c;\n}\n"
         self.assertTrue(all(m.apply(text).count("\n") == 4 for m in find_mutants("f.cuh", text)))
 
