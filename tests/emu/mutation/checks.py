@@ -1,6 +1,7 @@
 """The checks that mutants must not pass: checks.txt, and what of the templates each of them compiles."""
 
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -126,18 +127,19 @@ class Runner:
 
     @functools.lru_cache(maxsize=64)
     def assembly(self, text):
-        command = ["gcc", "-xc", "-std=gnu11", "-O2", "-w", "-S", "-o", "-", "-I", TEMPLATES.parent / "src", "-include",
-                   TEMPLATES.parent / "src/emu/device.h", "-"]
+        command = [*os.environ.get("CC", "cc").split(), "-xc", "-std=gnu11", "-O2", "-w", "-S", "-o", "-", "-include",
+                   TEMPLATES.parent / "src/emu/device.h", "-I", TEMPLATES.parent / "src", "-"]
         done = subprocess.run(command, input=opaque(text), capture_output=True, text=True, check=False)
-        return done.stdout or object()  # what cannot be compiled is the same as nothing
+        return done.stdout if done.returncode == 0 else object()  # what cannot be compiled is the same as nothing
 
 
 def opaque(text):
     """A kernel's text with declarations in place of the functions of templates/ptx, for a C compiler."""
     text = text.replace("extern __shared__ __align__(1024) unsigned char arena[];", "")
-    parts = re.split(r'^(?=#line 1 ")', text, flags=re.MULTILINE)
+    pieces = re.split('^(?=#line )', text, flags=re.MULTILINE)
+    parts = [(file, "".join(own)) for file, own in itertools.groupby(pieces, lambda piece: piece.split("\n")[0].split()[-1:])]
     return "".join(re.sub(r"^DEVICE ([^{;]*?\)) \{.*?^\}", r"\1;", part, flags=re.MULTILINE | re.DOTALL)
-                   if part.startswith('#line 1 "templates/ptx/') else part for part in parts)
+                   if file and file[0].startswith('"templates/ptx/') else part for file, part in parts)
 
 
 def judge(status, words):

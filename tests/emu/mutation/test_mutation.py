@@ -149,8 +149,13 @@ class Checks(unittest.TestCase):
                 self.assertEqual(mutate.fate(mutants[0], subjects, runner, 1)[0], verdict)
 
     def test_instructions_are_opaque(self):
-        text = '#line 1 "templates/ptx/a.cuh"\nDEVICE int f(int a) {\n    asm("x");\n}\n\n#line 1 "templates/b.cu"\nint g;\n'
-        self.assertEqual(opaque(text), '#line 1 "templates/ptx/a.cuh"\nint f(int a);\n\n#line 1 "templates/b.cu"\nint g;\n')
+        text = '#line 4 "templates/ptx/a.cuh"\nDEVICE int f(int a) {\n#line 6 "templates/ptx/a.cuh"\n    asm("x");\n}\n' \
+               '#line 1 "templates/b.cu"\nvoid k(int *a) {\n    *a = f(%s);\n}\n'
+        self.assertIn('#line 4 "templates/ptx/a.cuh"\nint f(int a);\n#line 1 "templates/b.cu"\nvoid k', opaque(text))
+        runner = Runner("build", "/nonexistent")
+        self.assertEqual(runner.assembly(text % "2 * 3"), runner.assembly(text % "6"))
+        self.assertNotEqual(runner.assembly(text % "2"), runner.assembly(text % "6"))
+        self.assertNotEqual(runner.assembly("wrong"), runner.assembly("wrong, too"))
 
 
 class Coverage(unittest.TestCase):
