@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
-
 enum { BYTES = 700, ENTRIES = 12, BLOCK = 512, INDEX = 512, RECORDS = 512 + 64, RECORD = 48 };
 static const char tuning_text[] = "a line of tuning\nanother\n";
 
@@ -137,7 +135,7 @@ SCRATCH_TEST(test_failed_export_leaves_nothing) {
     smelt_cache_transfer result = SMELT_CACHE_TRANSFER_INIT;
     struct stat whole;
     size_t bytes;
-    int status, failures = 0;
+    int failures = 0;
     snprintf(folder, sizeof folder, "%.300s/exports", scratch->folder);
     assert_int_equal(mkdir(folder, 0700), 0);
     snprintf(path, sizeof path, "%.400s/kernels.tar", folder);
@@ -149,8 +147,7 @@ SCRATCH_TEST(test_failed_export_leaves_nothing) {
         assert_true(child >= 0);
         if (child == 0)
             _exit(export_limited(scratch, path, limit));
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
+        assert_int_equal(exit_status(child), 0);
         assert_int_equal(count_files(folder, ""), 1);
         unsigned char *file = read_file(path, &bytes);
         assert_int_equal(bytes, 12);
@@ -218,15 +215,13 @@ CACHE_TEST(test_grammar) {
 }
 
 static int run(const char *const *arguments) {
-    int status;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         execvp(arguments[0], (char *const *)(uintptr_t)arguments);
         _exit(127);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return exit_status(child);
 }
 
 /* Unpacked by tar, it is a read-only layer. */
@@ -261,7 +256,6 @@ SCRATCH_TEST(test_as_readonly_layer) {
     char path[PATH_BYTES], other[PATH_BYTES], link[PATH_BYTES], *tuning;
     struct smelt__cache *cache = make_archive(scratch, path, other);
     const struct smelt__compiler_id newest = {14, 0, {9}};
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     struct smelt__cache_key key = key_number(1);
     size_t bytes;
     cache_end(scratch);
@@ -282,7 +276,7 @@ SCRATCH_TEST(test_as_readonly_layer) {
         assert_int_equal(hits(cache, 1, &compiler_new, BYTES + 1), 0);
         assert_int_equal(scratch->warnings, 0);
         assert_int_equal(smelt__cache_counts(cache).errors, 0);
-        assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+        const smelt_cache_stats stats = stats_of(cache);
         assert_int_equal(stats.readonly_entries, ENTRIES + ENTRIES / 3);
         assert_string_equal(stats.readonly_problem, "");
     }

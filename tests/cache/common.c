@@ -129,6 +129,13 @@ int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *co
     return result;
 }
 
+smelt_cache_stats stats_of(struct smelt__cache *cache) {
+    static char readonly_problem[SMELT__CACHE_PROBLEM];
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
+    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+    return stats;
+}
+
 void subfolder_path(const char *folder, int n, char path[PATH_BYTES]) {
     struct smelt__cache_key key = key_number(n);
     char hex[33];

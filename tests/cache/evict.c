@@ -7,8 +7,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
-
 enum { BYTES = 1000, FILE_BYTES = 544 + BYTES + 16 };
 
 /* ---- the cap ------------------------------------------------------------------------------- */
@@ -26,7 +24,6 @@ static void age_entry(struct scratch *scratch, int n, long seconds) {
 }
 
 SCRATCH_TEST(test_cap) {
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     scratch->settings.cap_bytes = 8 * FILE_BYTES;
     struct smelt__cache *cache = cache_begin(scratch);
     for (int n = 0; n < 8; n++) {
@@ -45,7 +42,7 @@ SCRATCH_TEST(test_cap) {
     assert_int_equal(is_there(scratch, 3), 0);
     assert_int_equal(is_there(scratch, 4), 1);
     assert_int_equal(is_there(scratch, 8), 1);
-    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+    const smelt_cache_stats stats = stats_of(cache);
     assert_int_equal(stats.entries, 7);
     assert_int_equal(stats.bytes, 7 * FILE_BYTES);
     assert_int_equal(stats.cap_bytes, 8 * FILE_BYTES);
@@ -92,7 +89,6 @@ static void make_temporary(struct scratch *scratch, int n, char path[PATH_BYTES]
 }
 
 CACHE_TEST(test_temporaries) {
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char old[PATH_BYTES], fresh[PATH_BYTES];
     uint64_t removed;
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
@@ -102,7 +98,7 @@ CACHE_TEST(test_temporaries) {
     set_age(fresh, -3000);
     cache = cache_begin(scratch); /* a process's first store counts entries and removes old
                                      temporaries */
-    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+    const smelt_cache_stats stats = stats_of(cache);
     assert_int_equal(stats.temporaries, 2);
     assert_int_equal(stats.entries, 1);
     assert_int_equal(store(cache, 2, &compiler_new, BYTES), 0);

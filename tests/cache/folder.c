@@ -10,8 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static char readonly_problem[SMELT__CACHE_PROBLEM]; /* from the cache's statistics */
-
 enum { BYTES = 1000, NOBODY = 65534 };
 
 /* ---- the folder ---------------------------------------------------------------------------- */
@@ -46,7 +44,6 @@ static void expect_bypassed(struct scratch *scratch, const char *problem) {
     struct smelt__cache_key key = key_number(1);
     struct smelt__cache_lock lock;
     struct smelt__compiled compiled;
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     scratch->warnings = 0;
     struct smelt__cache *cache = cache_begin(scratch);
     assert_non_null(strstr(smelt__cache_problem(cache), problem));
@@ -57,7 +54,7 @@ static void expect_bypassed(struct scratch *scratch, const char *problem) {
         assert_int_equal(store(cache, 1, &compiler_new, BYTES), -1);
         smelt__cache_unlock(cache, &lock);
     }
-    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+    const smelt_cache_stats stats = stats_of(cache);
     assert_non_null(strstr(stats.problem, problem));
     assert_int_equal(smelt__cache_clear(cache, NULL), SMELT_ERROR_CACHE);
     assert_int_equal(scratch->warnings, 1);
@@ -125,13 +122,12 @@ SCRATCH_TEST(test_folder_is_a_link) {
 }
 
 CACHE_TEST(test_folder_vanishes) {
-    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     char aside[PATH_BYTES];
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     snprintf(aside, sizeof aside, "%.300s/aside", scratch->folder);
     assert_int_equal(rename(scratch->cache, aside), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 0);
-    assert_int_equal(smelt__cache_stat(cache, readonly_problem, &stats), SMELT_OK);
+    const smelt_cache_stats stats = stats_of(cache);
     assert_int_equal(stats.entries, 0);
     assert_int_equal(store(cache, 1, &compiler_new, BYTES), 0);
     assert_int_equal(hits(cache, 1, &compiler_new, BYTES), 1);

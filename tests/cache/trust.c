@@ -173,13 +173,10 @@ static int open_all(const char *layer, const char *says) {
 
 static int open_in_child(const char *layer, const char *says) {
     pid_t child = fork();
-    int status;
     assert_true(child >= 0);
     if (child == 0)
         _exit(open_all(layer, says));
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    return exit_status(child);
 }
 
 /* BASE/a/b/c, and c/file; paths[i] is the path to level i. */
