@@ -163,7 +163,7 @@ static void copy_file(const char *from, const char *name) {
 
 CHILD_TEST(newest_that_the_driver_runs) {
     struct smelt__nvrtc_file file;
-    char lib[96];
+    char lib[96], list[128];
     const char *fake = getenv("SMELT_NVRTC");
     snprintf(lib, sizeof lib, "%s/lib64", folder);
     EXPECT(mkdir(lib, 0700) == 0);
@@ -177,6 +177,12 @@ CHILD_TEST(newest_that_the_driver_runs) {
     EXPECT(smelt__nvrtc_find(NULL, 12040, NULL, &file) == SMELT_OK);
     EXPECT(file.id.major == 12 && file.id.minor == 12 && strstr(file.path, folder));
     EXPECT(strstr(file.builtins, "libnvrtc-builtins.so.12.12"));
+    unsetenv("CUDA_HOME");
+    setenv("LD_LIBRARY_PATH", "/nowhere::", 1);
+    EXPECT(smelt__nvrtc_find(NULL, 0, NULL, &file) != SMELT_OK || file.id.major < 19);
+    snprintf(list, sizeof list, "/nowhere::%s", lib);
+    setenv("LD_LIBRARY_PATH", list, 1);
+    EXPECT(smelt__nvrtc_find(NULL, 0, NULL, &file) == SMELT_OK && file.id.major == 19);
     EXPECT(smelt__nvrtc_find(NULL, 11080, NULL, &file) == SMELT_ERROR_NO_COMPILER);
     EXPECT(says("newer than the driver") && says("CUDA 11"));
     EXPECT(smelt__nvrtc_find(lib, 11080, NULL, &file) == SMELT_OK);

@@ -528,6 +528,18 @@ static void make_nothing(const smelt_context *context, smelt_status expected) {
     assert_true(milliseconds == 0);
 }
 
+TEST(arguments_that_are_null) {
+    smelt_context *context = make_context();
+    assert_refused(smelt_device_alloc(context, 64, NULL), SMELT_ERROR_INVALID_ARGUMENT, "pointer");
+    assert_refused(smelt_device_upload(context, &unset, NULL, 4), SMELT_ERROR_INVALID_ARGUMENT,
+                   "host is NULL");
+    assert_refused(smelt_device_fill(context, NULL, 0, 4), SMELT_ERROR_INVALID_ARGUMENT, "device");
+    assert_refused(smelt_stream_destroy(context, NULL), SMELT_ERROR_INVALID_ARGUMENT, "stream");
+    assert_refused(smelt_event_record(context, NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT, "event");
+    assert_refused(smelt_stream_synchronize(NULL, NULL), SMELT_ERROR_INVALID_ARGUMENT, "context");
+    assert_int_equal(smelt_device_free(context, NULL), SMELT_OK);
+}
+
 /* Makes the driver's call after the next `after` calls fail. */
 static void fail_after(int after) {
     driver->calls = 0;

@@ -116,6 +116,24 @@ static int stages_of(smelt_context *context, const char *kernel) {
     return smelt__plan_constant(&plan, "STAGES", &found);
 }
 
+struct walked {
+    int count;
+    char first_knobs[64];
+};
+
+static int note_entry(void *user, const smelt_tuning_entry *entry) {
+    struct walked *walked = user;
+    if (!walked->count++)
+        snprintf(walked->first_knobs, sizeof walked->first_knobs, "%s", entry->knobs);
+    return 0;
+}
+
+static int count_entries(const smelt_context *context) {
+    struct walked walked = {0};
+    assert_int_equal(smelt_tuning_walk(context, note_entry, &walked), SMELT_OK);
+    return walked.count;
+}
+
 /* ---- plans ---- */
 
 TEST(plans_take_entries_over) {
@@ -217,12 +235,16 @@ TEST(layers_and_settings) {
     snprintf(shared, sizeof shared, "%s/tuning", readonly_folder);
     snprintf(named, sizeof named, "%s/mine.txt", folder);
     put(shared, LINE(FAKES_SPEC, "stages=2") LINE(OTHER, "stages=2"));
-    put(file, LINE(FAKES_SPEC, "stages=3,pv_overlap=4"));
+    put(file, LINE(FAKES_SPEC, "stages=2") LINE(FAKES_SPEC, "stages=3,pv_overlap=4"));
     smelt_context_options options = options_of(SMELT_CONTEXT_DEVICE);
     options.cache_readonly_dir = readonly_folder;
     smelt_context *context = make(&options);
     assert_int_equal(stages_of(context, FAKES_SPEC), 3); /* the writable layer's takes precedence */
     assert_int_equal(stages_of(context, OTHER), 2);
+    struct walked all = {0};
+    assert_int_equal(smelt_tuning_walk(context, note_entry, &all), SMELT_OK);
+    assert_int_equal(all.count, 2); /* sorted: OTHER comes last */
+    assert_string_equal(all.first_knobs, "stages=3,pv_overlap=4");
 
     setenv("SMELT_TUNING", named, 1);
     put(named, LINE(FAKES_SPEC, "stages=2"));
@@ -314,18 +336,11 @@ static smelt_tuning_entry entry_of(const char *knobs, double microseconds) {
     return entry;
 }
 
-static int count_entries(void *user, const smelt_tuning_entry *entry) {
-    (void)entry;
-    ++*(int *)user;
-    return 0;
-}
-
 TEST(stores) {
     struct stat status;
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);
     smelt_tuning_entry entry = entry_of("pv_overlap=4,stages=2", 2104.504);
     smelt_tuning_entry found = SMELT_TUNING_ENTRY_INIT;
-    int count = 0;
     assert_int_equal(smelt_tuning_get_entry(context, FAKES_SPEC, &found), SMELT_OK);
     assert_string_equal(found.knobs, "");
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
@@ -349,8 +364,7 @@ TEST(stores) {
                         "# notes\n\nbad line\n" OTHER "   " DEVICE "   stages=2   1\n" FAKES_SPEC
                         "  X  stages=2  1\n" FAKES_SPEC "  " DEVICE "  pv_overlap=16  3.00\n");
     assert_int_equal(stages_of(context, OTHER), 2);
-    assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
-    assert_int_equal(count, 3);
+    assert_int_equal(count_entries(context), 3);
     entry.knobs = NULL; /* removes the entry */
     assert_int_equal(smelt_tuning_store(context, &entry), SMELT_OK);
     assert_string_equal(read_text(file), "# notes\n\nbad line\n" OTHER "   " DEVICE
@@ -432,7 +446,7 @@ static void store_many(int writer) {
 
 /* Concurrent writers do not lose each other's entries. */
 TEST(many_writers) {
-    int count = 0, status;
+    int status;
     for (int i = 0; i < WRITERS; i++)
         if (fork() == 0)
             store_many(i);
@@ -441,8 +455,7 @@ TEST(many_writers) {
         assert_int_equal(status, 0);
     }
     smelt_context *context = make_on(SMELT_CONTEXT_COMPILE_ONLY);
-    assert_int_equal(smelt_tuning_walk(context, count_entries, &count), SMELT_OK);
-    assert_int_equal(count, WRITERS * LINES);
+    assert_int_equal(count_entries(context), WRITERS * LINES);
     assert_int_equal(warnings, 0);
 }
 
