@@ -220,11 +220,19 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 /* ---- figures --------------------------------------------------------------------------------- */
 
 /* Attention's scores once; the indexer's products of the logits and, with gradients, three more. */
+/* Each group's heads have tiles of their own. */
+static int tile_heads(int heads, int groups) {
+    enum { TILE = 16 };
+    return heads < TILE * groups ? TILE * groups : heads;
+}
+
 static double multiplications(const void *spec, const struct smelt__problem_options *requested) {
     const struct smelt__indexer_dense_loss_spec *loss = spec;
-    const struct smelt__dense_lse_spec attention = {loss->heads, loss->dqk, loss->kv_heads};
+    const struct smelt__dense_lse_spec attention = {tile_heads(loss->heads, loss->groups),
+                                                    loss->dqk, loss->kv_heads};
     const double pairs = (double)(requested->batches * requested->tokens) * (double)requested->rows;
-    const double indexer = pairs * loss->index_heads * loss->index_dim / loss->granularity;
+    const double indexer =
+        pairs * tile_heads(loss->index_heads, loss->groups) * loss->index_dim / loss->granularity;
     return smelt__dense_multiplications(&attention, requested) +
            indexer * (requested->own[LOSS_ALONE] ? 1 : 4);
 }
