@@ -50,13 +50,21 @@ static void set_sizes(const struct smelt__harness_operator *op, const void *spec
                             : sizes->rows;
 }
 
+/* Whether the operator has lists, or windows of a width. */
+static int has_width(const struct smelt__harness_operator *op) {
+    for (int i = 0; op->options[i]; i++)
+        if (strcmp(op->options[i], "width") == 0)
+            return 1;
+    return 0;
+}
+
 void smelt__options_default(const struct smelt__harness_operator *op, const void *spec,
                             struct smelt__problem_options *options) {
     enum { TOKENS = 16, DOCUMENTS = 4, ROWS = 1024, LEAST_ROWS = 256, MOST_ROWS = 1 << 16 };
     const int64_t topk = smelt__harness_key_of(op, spec, "topk");
     const int64_t dqk = smelt__harness_key_of(op, spec, "dqk");
     const int64_t rows = least(4 * topk * rows_of_entry(op, spec), MOST_ROWS);
-    const int64_t width = op->has_lists ? topk : LEAST_ROWS;
+    const int64_t width = op->has_lists ? topk : has_width(op) ? LEAST_ROWS : 0;
     if (options->batches == 0)
         options->batches = 1;
     if (options->tokens == 0)
