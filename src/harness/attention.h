@@ -8,11 +8,6 @@
 
 /* ---- problems ------------------------------------------------------------------------------- */
 
-/* The own option, by number, of operators that have the tensor `limit`. */
-enum { SMELT__LIMITS };
-enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
-extern const struct smelt__option smelt__attention_limits;
-
 /* The options of an operator: several key blocks, the last one partial. With lists of blocks the table ends
  * within an entry. */
 enum { SMELT__ATTENTION_KINDS = 6 };

@@ -16,7 +16,6 @@ enum {
     STREAM_K,
     STREAM_V,
     STREAM_SINK,
-    STREAM_LIMITS = STREAM_SINK, /* recorded comparisons depend on the numbers */
     STREAM_QUERIES,
     STREAM_GRAD_OUT = 11,
     STREAM_OUT,
@@ -33,17 +32,6 @@ static int64_t granularity_of(const struct smelt__attention_spec *spec) {
 }
 
 /* ---- options --------------------------------------------------------------------------------- */
-
-static const char *const limits_names[] = {"none", "causal", "odd", NULL};
-const struct smelt__option smelt__attention_limits = {
-    "limits",
-    SMELT__OPTION_CHOICE,
-    offsetof(struct smelt__problem_options, own[SMELT__LIMITS]),
-    0,
-    SMELT__LIMITS_KINDS - 1,
-    limits_names,
-    "the rows that a query may read: all, those up to its own, any",
-    SMELT__OPTION_INPUTS};
 
 const struct smelt__problem_options smelt__attention_kinds[SMELT__ATTENTION_KINDS] = {
     {.lists = SMELT__LISTS_RANDOM},
@@ -385,19 +373,6 @@ static void fill_lists(const struct fill *fill, int64_t query) {
     }
 }
 
-/* Causal: rows up to the query's own. Odd: anything, within an entry as a rule, also beyond the
- * ends. */
-static int32_t limit_of(const struct smelt__problem_options *of, int64_t query) {
-    struct smelt__random random = smelt__random_at(of->seed, STREAM_LIMITS, (uint64_t)query);
-    const int64_t odd[] = {-1, INT32_MAX, INT32_MIN, 1};
-    const int64_t kind = smelt__random_below(&random, 12);
-    return (int32_t)(of->own[SMELT__LIMITS] == SMELT__LIMITS_CAUSAL
-                         ? query % of->tokens * of->rows / of->tokens + 1
-                     : kind < 4 ? odd[kind]
-                     : kind < 8 ? of->rows - smelt__random_below(&random, of->rows / 2 + 1)
-                                : smelt__random_below(&random, of->rows + 1));
-}
-
 static void fill_queries(void *user, int64_t begin, int64_t end) {
     const struct fill *fill = user;
     struct smelt__problem *const problem = fill->problem;
@@ -409,7 +384,7 @@ static void fill_queries(void *user, int64_t begin, int64_t end) {
         fill_lists(fill, query);
         if (limits)
             limits[smelt__problem_at(problem, limit, query / of->tokens, query % of->tokens, 0)] =
-                limit_of(of, query);
+                smelt__lists_limit(of, query);
         for (int64_t row = query * heads; of->spiky && row < (query + 1) * heads; row++)
             make_spiky(of, heads, dqk, (uint64_t)row,
                        q + smelt__problem_row(problem, fill->tensors.q, row));

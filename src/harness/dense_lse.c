@@ -100,9 +100,8 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
             finding->failed = 1;
             return;
         }
-        const float *const got = smelt__compared_row(
-            placed, finding, TENSOR(LSE), smelt__problem_at(problem, TENSOR(LSE), query, head, 0),
-            1, &expected);
+        const float *const got =
+            smelt__compared_at(placed, finding, TENSOR(LSE), query, head, 1, &expected);
         if (isinf(expected)) {
             smelt__finding_rule(finding, RULE_EMPTY, isinf(*got) && *got < 0, head);
             continue;

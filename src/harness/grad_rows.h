@@ -41,6 +41,10 @@ void smelt__grad_row_compare(const double *got, const struct smelt__expected_row
 /* Sets the bars of both relative errors; `more` is added. */
 void smelt__grad_rows_judge(double more, struct smelt__metric_result *results);
 
+/* The same without `more`: the function `judge` of a comparison. */
+void smelt__grad_rows_bars(const struct smelt__problem *problem, int64_t compared,
+                           struct smelt__metric_result *results);
+
 /* The three tensors, as row numbers of the operator's table, [B,S,columns] or [S,columns]; keys are
  * numbered b * S + row. The option `dkv` selects one. */
 struct smelt__key_rows {

@@ -18,7 +18,7 @@
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_SCALE, STREAM_ODD };
+enum { STREAM_Q = 1, STREAM_K, STREAM_WEIGHTS, STREAM_SCALE, STREAM_ODD, STREAM_CANDIDATES = 99 };
 enum {
     ODD_ONE_IN = 16, /* one in so many keys, rows of weights and scales is odd, with adversarial
                         lists */
@@ -71,18 +71,6 @@ void smelt__indexer_store_weight(const struct smelt__problem *problem, int tenso
         ((uint16_t *)data)[at] = smelt__bf16_from_float(weight);
     else
         ((float *)data)[at] = weight;
-}
-
-double smelt__indexer_compared_dweight(const struct smelt__placed *placed,
-                                       struct smelt__finding *finding, int tensor, int64_t query,
-                                       int head, const double *expected) {
-    const struct smelt__problem *problem = placed->problem;
-    const void *const row =
-        smelt__compared_row(placed, finding, tensor,
-                            smelt__problem_at(problem, tensor, query, 0, 0) + head, 1, expected);
-    return (double)(problem->pass->tensors->rows[tensor].element == SMELT__BF16
-                        ? smelt__bf16_to_float(*(const uint16_t *)row)
-                        : *(const float *)row);
 }
 
 /* One row of q or k. */
@@ -196,6 +184,40 @@ int smelt__indexer_fill(struct smelt__problem *problem,
     return failed ? -1 : 0;
 }
 
+/* ---- candidates ------------------------------------------------------------------------------ */
+
+int64_t smelt__candidates_default(int64_t block, int64_t rows) {
+    enum { MOST = 2048 };
+    if (!block)
+        return 0;
+    const int64_t half = (rows / block + 2) / 2;
+    return half < MOST ? half : MOST;
+}
+
+void smelt__candidates_fill(struct smelt__problem *problem, int tensor, int64_t block,
+                            int unordered) {
+    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
+    int32_t *const data = smelt__problem_data(problem, tensor);
+    const int64_t count = problem->extents[problem->pass->tensors->rows[tensor].shape[1]];
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    const int64_t blocks = block ? (problem->options.rows + block - 1) / block : 0;
+    const int64_t step = count > 0 && count < blocks ? blocks / count : 1;
+    const int odd = problem->options.lists == SMELT__LISTS_ADVERSARIAL;
+    for (int64_t query = 0; data && query < queries; query++) {
+        struct smelt__random random =
+            smelt__random_at(problem->options.seed, STREAM_CANDIDATES, (uint64_t)query);
+        int32_t *const row = data + smelt__problem_at(problem, tensor, query, 0, 0);
+        for (int64_t c = 0; c < count; c++) {
+            const int64_t drawn = c * step + smelt__random_below(&random, step);
+            row[c] = drawn < blocks ? (int32_t)drawn : -1;
+            if (odd && smelt__random_below(&random, 4) == 0)
+                row[c] = none[smelt__random_below(&random, 3)];
+            else if (odd && unordered)
+                row[c] = (int32_t)smelt__random_below(&random, blocks + 1);
+        }
+    }
+}
+
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 double smelt__logits_error(double got, double expected) {
@@ -214,4 +236,72 @@ void smelt__logits_compare(float got, double expected, double terms, int64_t par
     const double error = smelt__logits_error((double)got, expected);
     smelt__finding_enlarge(finding, SMELT__LOGITS_ABSOLUTE, error, part);
     smelt__finding_enlarge(finding, SMELT__LOGITS_RELATIVE, error > 0 ? error / terms : 0, part);
+}
+
+/* ---- gradients ------------------------------------------------------------------------------- */
+
+void smelt__indexer_query_judge(int weights_dtype, double tolerance,
+                                struct smelt__metric_result *results) {
+    smelt__grad_rows_judge(0, results);
+    results[SMELT__INDEXER_DWEIGHTS].bar =
+        tolerance + (weights_dtype == SMELT__WEIGHTS_BF16 ? 0x1p-8 : 0);
+}
+
+static struct smelt__expected_row expected_row(const struct smelt__indexer_bwd_row *row,
+                                               int columns, double lost) {
+    return (struct smelt__expected_row){
+        .grads = row->grads,
+        .columns = columns,
+        .spread = row->spread,
+        .lost = row->doubtful + lost,
+        .none = row->spread == 0 && row->doubtful == 0 && lost == 0,
+    };
+}
+
+static double compared_dweight(const struct smelt__placed *placed, struct smelt__finding *finding,
+                               const struct smelt__indexer_head *head, const double *expected) {
+    const int64_t at = smelt__problem_at(placed->problem, head->dweights, head->query, 0, 0);
+    const void *const row =
+        smelt__compared_row(placed, finding, head->dweights, at + head->head, 1, expected);
+    return (double)(placed->pass->tensors->rows[head->dweights].element == SMELT__BF16
+                        ? smelt__bf16_to_float(*(const uint16_t *)row)
+                        : *(const float *)row);
+}
+
+void smelt__indexer_head_compare(const struct smelt__placed *placed,
+                                 const struct smelt__indexer_head *head,
+                                 const struct smelt__indexer_bwd_spec *spec,
+                                 const smelt_indexer_bwd_args *args, double *memory,
+                                 struct smelt__finding *finding) {
+    struct smelt__indexer_bwd_row row = {.grads = memory};
+    double *const got = memory + spec->dim, expected_dweights, terms;
+    if (smelt__indexer_bwd_head(spec, args, head->query, head->within, &row, &expected_dweights,
+                                &terms)) {
+        finding->failed = 1;
+        return;
+    }
+    const uint16_t *const dq = smelt__compared_at(placed, finding, head->dq, head->query,
+                                                  head->head, spec->dim, row.grads);
+    const double dweights = compared_dweight(placed, finding, head, &expected_dweights);
+    const double weight =
+        smelt__indexer_weight(&args->weights, spec->weights_dtype, head->query, head->within);
+    for (int d = 0; d < spec->dim; d++)
+        got[d] = (double)smelt__bf16_to_float(dq[d]);
+    const struct smelt__expected_row expected =
+        expected_row(&row, spec->dim, head->lost == 0 ? 0 : head->lost * fabs(weight));
+    smelt__grad_row_compare(got, &expected, head->head, finding);
+    const double error = fabs(dweights - expected_dweights);
+    smelt__finding_enlarge(finding, SMELT__INDEXER_DWEIGHTS,
+                           error > 0 || isnan(error) ? error / (terms + head->more) : 0,
+                           head->head);
+}
+
+void smelt__indexer_key_compare(const struct smelt__placed *placed,
+                                const struct smelt__key_rows *rows, int64_t key,
+                                const struct smelt__indexer_bwd_row *row, double lost, double *got,
+                                struct smelt__finding *finding) {
+    struct smelt__expected_row expected = expected_row(row, rows->columns, lost);
+    finding->failed = smelt__key_row_read(placed, rows, key, &expected, got, finding) != 0;
+    if (!finding->failed)
+        smelt__grad_row_compare(got, &expected, 0, finding);
 }

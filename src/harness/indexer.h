@@ -37,32 +37,59 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
  * to the number of keys in all windows. */
 int smelt__indexer_fill(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs);
 
+/* A query's candidates, blocks of `block` keys: by default half of the blocks, 2048 at most; 0 without
+ * blocks. */
+int64_t smelt__candidates_default(int64_t block, int64_t rows);
+
+/* Fills a tensor [T,C] of candidates: ascending, those past the last block -1. With adversarial windows
+ * some are numbers of no block, and if `unordered` the others are in any order and some are listed twice. */
+void smelt__candidates_fill(struct smelt__problem *problem, int tensor, int64_t block,
+                            int unordered);
+
 /* Stores a weight of a head in tensor `tensor`, of fp32 or bf16. */
 void smelt__indexer_store_weight(const struct smelt__problem *problem, int tensor, int64_t query,
                                  int head, float weight);
 
-/* The gradient of a weight, of fp32 or bf16, as smelt__compared_row reads it. */
-double smelt__indexer_compared_dweight(const struct smelt__placed *placed,
-                                       struct smelt__finding *finding, int tensor, int64_t query,
-                                       int head, const double *expected);
+/* ---- gradients, of indexer_bwd and indexer_dense_loss ---------------------------------------- */
 
-/* Its permitted error, relative to the sum of its terms' sizes, beside `tolerance`: that of rounding to
- * bf16. weights_dtype: of enum smelt__weights_dtype. */
-static inline double smelt__indexer_dweight_bar(int weights_dtype, double tolerance) {
-    return tolerance + (weights_dtype == SMELT__WEIGHTS_BF16 ? 0x1p-8 : 0);
-}
+/* The metrics of dq and dweights; an operator's own may follow. */
+enum { SMELT__INDEXER_DWEIGHTS = SMELT__GRAD_METRICS, SMELT__INDEXER_QUERY_METRICS };
+#define SMELT__INDEXER_QUERY_METRIC_ROWS(dq, dweights)                                             \
+    SMELT__GRAD_METRIC_ROWS("dq", dq),                                                             \
+        [SMELT__INDEXER_DWEIGHTS] = {                                                              \
+            "relative_error",     "dweights",                                                      \
+            "dweights, relative", "error of dweights, relative to the sum of its terms' sizes,",   \
+            SMELT__LARGEST,       dweights}
 
-/* The expected row of gradients. `lost`: an error that is permitted in addition to rounding. */
-static inline struct smelt__expected_row
-smelt__indexer_expected_row(const struct smelt__indexer_bwd_row *row, int columns, double lost) {
-    return (struct smelt__expected_row){
-        .grads = row->grads,
-        .columns = columns,
-        .spread = row->spread,
-        .lost = row->doubtful + lost,
-        .none = row->spread == 0 && row->doubtful == 0 && lost == 0,
-    };
-}
+/* Their bars. `tolerance`: of dweights, beside rounding to bf16; weights_dtype: of enum
+ * smelt__weights_dtype. */
+void smelt__indexer_query_judge(int weights_dtype, double tolerance,
+                                struct smelt__metric_result *results);
+
+/* A head's gradients: those of head `within` of a call of the reference. Numbers of the table's rows. */
+struct smelt__indexer_head {
+    int dq, dweights;
+    int64_t query;
+    int head, within;
+    double
+        lost; /* errors that are permitted in addition: of dq's row, by the size of the head's weight */
+    double more; /* and sizes of dweights' terms */
+};
+
+/* Compares them. `memory`: [2 * dim], scratch. */
+void smelt__indexer_head_compare(const struct smelt__placed *placed,
+                                 const struct smelt__indexer_head *head,
+                                 const struct smelt__indexer_bwd_spec *spec,
+                                 const smelt_indexer_bwd_args *args, double *memory,
+                                 struct smelt__finding *finding);
+
+/* Compares a key's row. `lost`: an error that is permitted in addition; `got`: [dim], scratch. */
+void smelt__indexer_key_compare(const struct smelt__placed *placed,
+                                const struct smelt__key_rows *rows, int64_t key,
+                                const struct smelt__indexer_bwd_row *row, double lost, double *got,
+                                struct smelt__finding *finding);
+
+/* ---- logits ---------------------------------------------------------------------------------- */
 
 /* The metrics of a comparison of logits. */
 enum {

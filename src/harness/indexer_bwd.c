@@ -32,13 +32,14 @@ static const struct smelt__slots slots = {TENSOR(INDICES), TENSOR(TOPK_LENGTH), 
 static const char *const options[] = {"width",       "valid", "documents", "lists",
                                       "topk-length", "dkv",   NULL};
 
+#define LIMITS(kind) .own = {[SMELT__LIMITS] = SMELT__LIMITS_##kind}
 static const struct smelt__problem_options kinds[] = {
     {.lists = SMELT__LISTS_RANDOM},
-    {.lists = SMELT__LISTS_CAUSAL},
-    {.lists = SMELT__LISTS_DRIFT},
+    {.lists = SMELT__LISTS_CAUSAL, LIMITS(CAUSAL)},
+    {.lists = SMELT__LISTS_DRIFT, LIMITS(ODD)},
     {.lists = SMELT__LISTS_ADVERSARIAL},
-    {.lists = SMELT__LISTS_CAUSAL, .topk_length = 1, .dkv = SMELT__DKV_ADD},
-    {.lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1, .dkv = SMELT__DKV_FP32},
+    {.lists = SMELT__LISTS_CAUSAL, .topk_length = 1, .dkv = SMELT__DKV_ADD, LIMITS(CAUSAL)},
+    {.lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1, .dkv = SMELT__DKV_FP32, LIMITS(ODD)},
 };
 
 /* ---- problems -------------------------------------------------------------------------------- */
@@ -56,8 +57,8 @@ static struct smelt__key_rows dk_rows(const struct smelt__problem *problem) {
 
 static int given(const struct smelt__problem *problem, int tensor) {
     const struct smelt__key_rows dk = dk_rows(problem);
-    if (tensor == TENSOR(LIMIT)) /* beside lengths, with half of the seeds */
-        return problem->options.topk_length && problem->options.seed % 2 != 0;
+    if (tensor == TENSOR(LIMIT))
+        return problem->options.own[SMELT__LIMITS] != SMELT__LIMITS_NONE;
     return tensor == TENSOR(TOPK_LENGTH) ? problem->options.topk_length
                                          : smelt__key_rows_given(problem, &dk, tensor);
 }
@@ -194,17 +195,11 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- comparison ------------------------------------------------------------------------------ */
 
-enum { DWEIGHTS = SMELT__GRAD_METRICS, QUERY_METRICS };
-
 #define DQ SMELT__OF(TENSOR(DQ))
 #define DK SMELT__KEY_ROWS(TENSOR(DK), TENSOR(DK_FP32), TENSOR(DK_SUM))
 
-static const struct smelt__metric query_metrics[QUERY_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dq", DQ),
-    [DWEIGHTS] = {"relative_error", "dweights", "dweights, relative",
-                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST,
-                  SMELT__OF(TENSOR(DWEIGHTS))},
-};
+static const struct smelt__metric query_metrics[SMELT__INDEXER_QUERY_METRICS] = {
+    SMELT__INDEXER_QUERY_METRIC_ROWS(DQ, SMELT__OF(TENSOR(DWEIGHTS)))};
 
 static const struct smelt__metric key_metrics[SMELT__GRAD_METRICS] = {
     SMELT__GRAD_METRIC_ROWS("dk", DK),
@@ -219,30 +214,6 @@ static const struct smelt__rule key_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE
 /* fp32 sums of fp32 products. */
 static const double DW_TOLERANCE = 1e-5;
 
-/* `memory`: [2 * dim]. */
-static void compare_head(const struct smelt__placed *placed, const smelt_indexer_bwd_args *args,
-                         int64_t query, int head, double *memory, struct smelt__finding *finding) {
-    const struct smelt__problem *problem = placed->problem;
-    const struct smelt__indexer_bwd_spec *spec = problem->spec;
-    struct smelt__indexer_bwd_row row = {.grads = memory};
-    double *const got = memory + spec->dim, expected_dweights, terms;
-    if (smelt__indexer_bwd_head(spec, args, query, head, &row, &expected_dweights, &terms)) {
-        finding->failed = 1;
-        return;
-    }
-    const uint16_t *const dq = smelt__compared_row(
-        placed, finding, TENSOR(DQ), smelt__problem_at(problem, TENSOR(DQ), query, head, 0),
-        spec->dim, row.grads);
-    const double dweights = smelt__indexer_compared_dweight(placed, finding, TENSOR(DWEIGHTS),
-                                                            query, head, &expected_dweights);
-    for (int d = 0; d < spec->dim; d++)
-        got[d] = (double)smelt__bf16_to_float(dq[d]);
-    const struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec->dim, 0);
-    smelt__grad_row_compare(got, &expected, head, finding);
-    const double error = fabs(dweights - expected_dweights);
-    smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / terms : 0, head);
-}
-
 static void compare_query(const struct smelt__placed *placed, const void *prepared, int64_t query,
                           struct smelt__finding *finding) {
     const struct smelt__indexer_bwd_spec *spec = placed->problem->spec;
@@ -251,8 +222,14 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     (void)prepared;
     smelt__problem_arguments(placed->problem, &args);
     finding->failed = !memory;
-    for (int head = 0; head < spec->heads && !finding->failed && !finding->broken; head++)
-        compare_head(placed, &args, query, head, memory, finding);
+    for (int head = 0; head < spec->heads && !finding->failed && !finding->broken; head++) {
+        const struct smelt__indexer_head one = {.dq = TENSOR(DQ),
+                                                .dweights = TENSOR(DWEIGHTS),
+                                                .query = query,
+                                                .head = head,
+                                                .within = head};
+        smelt__indexer_head_compare(placed, &one, spec, &args, memory, finding);
+    }
     free(memory);
 }
 
@@ -260,8 +237,7 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
                           struct smelt__metric_result *results) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
     (void)compared;
-    smelt__grad_rows_judge(0, results);
-    results[DWEIGHTS].bar = smelt__indexer_dweight_bar(spec->weights_dtype, DW_TOLERANCE);
+    smelt__indexer_query_judge(spec->weights_dtype, DW_TOLERANCE, results);
 }
 
 static void compare_key(const struct smelt__placed *placed, const void *prepared, int64_t key,
@@ -274,20 +250,9 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
     (void)prepared;
     smelt__problem_arguments(placed->problem, &args);
     finding->failed = !memory || smelt__indexer_bwd_key(spec, &args, key, &row) != 0;
-    if (!finding->failed) {
-        struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec->dim, 0);
-        double *const got = memory + spec->dim;
-        finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
-        if (!finding->failed)
-            smelt__grad_row_compare(got, &expected, 0, finding);
-    }
+    if (!finding->failed)
+        smelt__indexer_key_compare(placed, &rows, key, &row, 0, memory + spec->dim, finding);
     free(memory);
-}
-
-static void judge_keys(const struct smelt__problem *problem, int64_t compared,
-                       struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    smelt__grad_rows_judge(0, results);
 }
 
 static const struct smelt__comparison comparisons[] = {
@@ -303,7 +268,7 @@ static const struct smelt__comparison comparisons[] = {
         SMELT__METRICS(key_metrics),
         SMELT__RULES(key_rules),
         .compare = compare_key,
-        .judge = judge_keys,
+        .judge = smelt__grad_rows_bars,
     },
 };
 
@@ -358,6 +323,8 @@ const struct smelt__harness_operator smelt__harness_indexer_bwd = {
     SMELT__HARNESS_ROW(indexer_bwd),
     SMELT__HARNESS_KEYS(indexer_bwd),
     .table_of = table_of,
+    .own_options = &smelt__limits_option,
+    .own_option_count = 1,
     .has_lists = 1,
     /* Several key blocks and groups of queries, the last ones partial; each pattern of adversarial lists. */
     .small = {.tokens = 5, .patterns = 10, .width = 150},

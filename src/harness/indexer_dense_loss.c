@@ -204,13 +204,6 @@ static int fill(struct smelt__problem *problem) {
     return failed ? -1 : 0;
 }
 
-/* The element of a query's and group's loss. */
-static int64_t loss_at(const struct smelt__problem *problem, int64_t query, int group) {
-    const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
-    return spec->groups == 1 ? query
-                             : smelt__problem_at(problem, TENSOR(LOSSES), query, 0, 0) + group;
-}
-
 /* All but dk, whose sums are taken in any order unless the operator is deterministic. */
 static int reproducible(const struct smelt__problem *problem, int tensor) {
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
@@ -253,17 +246,14 @@ static int rates(const struct smelt__problem *problem,
 /* Errors of a target relative to itself, and of a logit relative to its terms' sizes. */
 static const double TARGET_ERROR = 2e-5, LOGIT_ERROR = 1e-6;
 
-enum { DWEIGHTS = SMELT__GRAD_METRICS, LOSSES, QUERY_METRICS };
+enum { LOSSES = SMELT__INDEXER_QUERY_METRICS, QUERY_METRICS };
 enum { METRIC_LOSS };
 
 #define DQ SMELT__OF(TENSOR(INDEX_DQ))
 #define DK SMELT__KEY_ROWS(TENSOR(INDEX_DK), TENSOR(INDEX_DK_FP32), TENSOR(INDEX_DK_SUM))
 
 static const struct smelt__metric query_metrics[QUERY_METRICS] = {
-    SMELT__GRAD_METRIC_ROWS("dq", DQ),
-    [DWEIGHTS] = {"relative_error", "dweights", "dweights, relative",
-                  "error of dweights, relative to the sum of its terms' sizes,", SMELT__LARGEST,
-                  SMELT__OF(TENSOR(INDEX_DWEIGHTS))},
+    SMELT__INDEXER_QUERY_METRIC_ROWS(DQ, SMELT__OF(TENSOR(INDEX_DWEIGHTS))),
     [LOSSES] = {"relative_error", "losses", "losses", "relative error of a query's loss",
                 SMELT__LARGEST, SMELT__OF(TENSOR(LOSSES))},
 };
@@ -353,37 +343,6 @@ static double key_errors(const struct smelt__problem *problem, const struct row 
     return sum;
 }
 
-/* Head number `within` of a group, whose backward pass is `spec` and `args`. `memory`: [2 * dim].
- * `errors`: of key_errors. */
-static void compare_head(const struct smelt__placed *placed, struct smelt__indexer_bwd_spec spec,
-                         const smelt_indexer_bwd_args *args, double errors, int64_t query,
-                         int within, int head, double *memory, struct smelt__finding *finding) {
-    const struct smelt__problem *problem = placed->problem;
-    struct smelt__indexer_bwd_row row = {.grads = memory};
-    double *const got = memory + spec.dim, expected_dweights, terms;
-    if (smelt__indexer_bwd_head(&spec, args, query, within, &row, &expected_dweights, &terms)) {
-        finding->failed = 1;
-        return;
-    }
-    const uint16_t *const dq = smelt__compared_row(
-        placed, finding, TENSOR(INDEX_DQ),
-        smelt__problem_at(problem, TENSOR(INDEX_DQ), query, head, 0), spec.dim, row.grads);
-    const double dweights = smelt__indexer_compared_dweight(placed, finding, TENSOR(INDEX_DWEIGHTS),
-                                                            query, head, &expected_dweights);
-    for (int d = 0; d < spec.dim; d++)
-        got[d] = (double)smelt__bf16_to_float(dq[d]);
-    const double lost =
-        errors * fabs(smelt__indexer_weight(&args->weights, spec.weights_dtype, query, within));
-    const struct smelt__expected_row expected = smelt__indexer_expected_row(&row, spec.dim, lost);
-    smelt__grad_row_compare(got, &expected, head, finding);
-    /* Of a logit's gradient and its x together no more than the norms' product. */
-    const double size =
-        terms + errors * norm_of(indexer_row(problem, TENSOR(INDEX_Q), query, head), spec.dim) /
-                    TARGET_ERROR;
-    const double error = fabs(dweights - expected_dweights);
-    smelt__finding_enlarge(finding, DWEIGHTS, error > 0 || isnan(error) ? error / size : 0, head);
-}
-
 static double relative(float got, double expected, double size) {
     return fabs((double)got - expected) / size;
 }
@@ -409,16 +368,27 @@ static void compare_group(const struct smelt__placed *placed, int64_t query, int
     gradients.indices.data = row.query.keys; /* strides of 0: the row is every query's */
     gradients.grad.data = row.grad;
     const float *const loss = smelt__compared_row(
-        placed, finding, TENSOR(LOSSES), loss_at(problem, query, group), 1, &row.query.found.loss);
+        placed, finding, TENSOR(LOSSES),
+        smelt__problem_of_group(problem, TENSOR(LOSSES), query, group), 1, &row.query.found.loss);
     if (loss)
         smelt__finding_enlarge(finding, LOSSES,
                                relative(*loss, row.query.found.loss, loss_size(&row.query)), group);
     const double errors = key_errors(problem, &row, spec.dim);
-    for (int head = 0; head < spec.heads && !problem->options.own[LOSS_ALONE] && !finding->failed &&
-                       !finding->broken;
-         head++)
-        compare_head(placed, spec, &gradients, errors, query, head, group * spec.heads + head,
-                     memory, finding);
+    for (int within = 0; within < spec.heads && !problem->options.own[LOSS_ALONE] &&
+                         !finding->failed && !finding->broken;
+         within++) {
+        const int head = group * spec.heads + within;
+        /* Of a logit's gradient and its x together no more than the norms' product. */
+        const double norm = norm_of(indexer_row(problem, TENSOR(INDEX_Q), query, head), spec.dim);
+        const struct smelt__indexer_head one = {.dq = TENSOR(INDEX_DQ),
+                                                .dweights = TENSOR(INDEX_DWEIGHTS),
+                                                .query = query,
+                                                .head = head,
+                                                .within = within,
+                                                .lost = errors,
+                                                .more = errors * norm / TARGET_ERROR};
+        smelt__indexer_head_compare(placed, &one, &spec, &gradients, memory, finding);
+    }
     close_row(&row);
 }
 
@@ -437,8 +407,7 @@ static void judge_queries(const struct smelt__problem *problem, int64_t compared
                           struct smelt__metric_result *results) {
     const struct smelt__indexer_dense_loss_spec *spec = problem->spec;
     (void)compared;
-    smelt__grad_rows_judge(0, results);
-    results[DWEIGHTS].bar = smelt__indexer_dweight_bar(spec->weights_dtype, TARGET_ERROR);
+    smelt__indexer_query_judge(spec->weights_dtype, TARGET_ERROR, results);
     results[LOSSES].bar = TARGET_ERROR;
 }
 
@@ -561,20 +530,9 @@ static void compare_key(const struct smelt__placed *placed, const void *prepared
     finding->failed = !memory;
     for (int group = 0; group < spec->groups && !finding->failed; group++)
         finding->failed = add_group(prepared, key, group, memory + bwd.dim, &row, &lost) != 0;
-    if (!finding->failed) {
-        double *const got = memory + bwd.dim;
-        struct smelt__expected_row expected = smelt__indexer_expected_row(&row, bwd.dim, lost);
-        finding->failed = smelt__key_row_read(placed, &rows, key, &expected, got, finding) != 0;
-        if (!finding->failed)
-            smelt__grad_row_compare(got, &expected, 0, finding);
-    }
+    if (!finding->failed)
+        smelt__indexer_key_compare(placed, &rows, key, &row, lost, memory + bwd.dim, finding);
     free(memory);
-}
-
-static void judge_keys(const struct smelt__problem *problem, int64_t compared,
-                       struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    smelt__grad_rows_judge(0, results);
 }
 
 static void compare_loss(const struct smelt__placed *placed, const void *prepared, int64_t unit,
@@ -611,7 +569,7 @@ static const struct smelt__comparison comparisons[] = {
         .prepare = prepare,
         .release = release,
         .compare = compare_key,
-        .judge = judge_keys,
+        .judge = smelt__grad_rows_bars,
     },
     {
         SMELT__UNITS("call", "number", TENSOR(ONE)),

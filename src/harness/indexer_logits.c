@@ -31,15 +31,12 @@ static const struct smelt__option own_options[] = {
      "with candidate_block: blocks of a query", SMELT__OPTION_INPUTS},
 };
 
-/* The number of a query's candidates: by default half of the blocks, 2048 at most. */
 static int64_t candidates_of(const struct smelt__indexer_logits_spec *spec,
                              const struct smelt__problem_options *given_) {
-    enum { MOST = 2048 };
-    const int64_t block = spec->candidate_block, asked = given_->own[CANDIDATES];
-    if (!block || asked)
-        return block ? asked : 0;
-    const int64_t half = (given_->rows / block + 2) / 2;
-    return half < MOST ? half : MOST;
+    const int64_t asked = given_->own[CANDIDATES];
+    return spec->candidate_block && asked
+               ? asked
+               : smelt__candidates_default(spec->candidate_block, given_->rows);
 }
 
 static int given(const struct smelt__problem *problem, int tensor) {
@@ -60,32 +57,6 @@ static void shape(struct smelt__problem *problem) {
 }
 
 /* ---- candidates ------------------------------------------------------------------------------ */
-
-enum { STREAM_CANDIDATES = 99 };
-
-/* A query's candidates: ascending and distinct, those past the last block -1; adversarial ones are in
- * any order, some are listed twice and some are numbers of no block. */
-static void fill_candidates(const struct smelt__problem *problem, int64_t query) {
-    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
-    const struct smelt__indexer_logits_spec *spec = problem->spec;
-    const int64_t count = problem->extents[TENSOR(C)];
-    const int64_t blocks =
-        (problem->extents[TENSOR(S)] + spec->candidate_block - 1) / spec->candidate_block;
-    const int odd = problem->options.lists == SMELT__LISTS_ADVERSARIAL;
-    const int64_t step = count < blocks ? blocks / count : 1;
-    int32_t *const row = (int32_t *)smelt__problem_data(problem, TENSOR(CANDIDATES)) +
-                         smelt__problem_at(problem, TENSOR(CANDIDATES), query, 0, 0);
-    struct smelt__random random =
-        smelt__random_at(problem->options.seed, STREAM_CANDIDATES, (uint64_t)query);
-    for (int64_t c = 0; c < count; c++) {
-        const int64_t block = c * step + smelt__random_below(&random, step);
-        row[c] = block < blocks ? (int32_t)block : -1;
-        if (odd)
-            row[c] = smelt__random_below(&random, 4) == 0
-                         ? none[smelt__random_below(&random, 3)]
-                         : (int32_t)smelt__random_below(&random, blocks + 1);
-    }
-}
 
 /* The keys [*first, result) of a query's window that its logit number `n` is of; none unless above
  * *first. */
@@ -122,8 +93,9 @@ static int fill_listed(struct smelt__problem *problem, const struct smelt__index
     if (!used)
         return -1;
     smelt__windows_fill(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END));
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
-        fill_candidates(problem, t);
+    smelt__candidates_fill(
+        problem, TENSOR(CANDIDATES),
+        ((const struct smelt__indexer_logits_spec *)problem->spec)->candidate_block, 1);
     mark_listed(problem, used);
     const int failed = smelt__indexer_fill_rows(problem, inputs, used);
     free(used);
@@ -222,9 +194,8 @@ static void compare_group(const struct smelt__placed *placed, const smelt_indexe
     const struct smelt__problem *problem = placed->problem;
     const struct smelt__indexer_logits_spec *spec = problem->spec;
     const int64_t columns = problem->extents[TENSOR(N)];
-    const float *const got = smelt__compared_row(
-        placed, finding, TENSOR(LOGITS),
-        smelt__problem_at(problem, TENSOR(LOGITS), query, group, 0), columns, expected);
+    const float *const got =
+        smelt__compared_at(placed, finding, TENSOR(LOGITS), query, group, columns, expected);
     int32_t begin, end;
     smelt__windows_of(problem, TENSOR(WINDOW_BEGIN), TENSOR(WINDOW_END), query, &begin, &end);
     for (int64_t n = 0; n < columns && !finding->broken; n++) {

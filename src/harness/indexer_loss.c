@@ -318,8 +318,7 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
     const struct smelt__indexer_loss_found found =
         smelt__indexer_loss_reference(&args, query, q, p, expected);
     const float *const grad =
-        smelt__compared_row(placed, finding, TENSOR(GRAD),
-                            smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0), width, expected);
+        smelt__compared_at(placed, finding, TENSOR(GRAD), query, 0, width, expected);
     const float *const loss =
         smelt__compared_row(placed, finding, TENSOR(LOSSES), query, 1, &found.loss);
     for (int64_t i = 0; grad && i < width; i++)

@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "harness/attention.h"
 #include "harness/footprint.h"
 #include "harness/indexer.h"
 #include "harness/operator.h"
@@ -29,8 +30,7 @@ static const char *const options[] = {"width", "valid", "documents", "lists", "t
 
 /* ---- problems -------------------------------------------------------------------------------- */
 
-/* limit: with half of the seeds, without block_max only beside topk_length; keys: with three of four
- * seeds. */
+/* keys: with three of four seeds. */
 static int given(const struct smelt__problem *problem, int tensor) {
     const int blocks = ((const struct smelt__indexer_scores_spec *)problem->spec)->block_max > 1;
     const uint64_t seed = problem->options.seed;
@@ -38,7 +38,7 @@ static int given(const struct smelt__problem *problem, int tensor) {
     case TENSOR(TOPK_LENGTH):
         return problem->options.topk_length;
     case TENSOR(LIMIT):
-        return blocks ? seed % 2 == 0 : problem->options.topk_length && seed % 2 != 0;
+        return problem->options.own[SMELT__LIMITS] != SMELT__LIMITS_NONE;
     default:
         return blocks && seed % 4 != 3;
     }
@@ -178,12 +178,10 @@ static void compare_query(const struct smelt__placed *placed, const void *prepar
         free(logits);
         return;
     }
-    const float *const got = smelt__compared_row(
-        placed, finding, TENSOR(LOGITS), smelt__problem_at(problem, TENSOR(LOGITS), query, 0, 0),
-        width, largest);
+    const float *const got =
+        smelt__compared_at(placed, finding, TENSOR(LOGITS), query, 0, width, largest);
     const int32_t *const keys =
-        smelt__compared_row(placed, finding, TENSOR(KEYS),
-                            smelt__problem_at(problem, TENSOR(KEYS), query, 0, 0), width, best);
+        smelt__compared_at(placed, finding, TENSOR(KEYS), query, 0, width, best);
     for (int64_t n = 0; n < width && !finding->broken; n++) {
         const struct block block = block_of(problem, query, n, logits, terms);
         if (block.valid)
@@ -242,7 +240,10 @@ const struct smelt__harness_operator smelt__harness_indexer_scores = {
     SMELT__HARNESS_ROW(indexer_scores),
     SMELT__HARNESS_KEYS(indexer_scores),
     .table_of = table_of,
+    .own_options = &smelt__limits_option,
+    .own_option_count = 1,
     .has_lists = 1,
+    SMELT__KINDS(smelt__attention_kinds),
     .small = {.tokens = 7,
               .rows = 300,
               .width = 150}, /* several pairs of blocks, the last one partial */

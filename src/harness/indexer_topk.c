@@ -66,15 +66,6 @@ static int64_t width_of(const struct smelt__problem *problem) {
     return spec->expand > 1 ? ((const smelt_indexer_topk_args *)problem->args)->width : spec->topk;
 }
 
-/* A query's candidates: half of the blocks, at most 2048; 0 without candidate_block. */
-static int64_t candidates_of(const struct smelt__indexer_topk_spec *spec, int64_t rows) {
-    enum { MOST = 2048 };
-    if (spec->candidate_block == 0)
-        return 0;
-    const int64_t half = (rows / spec->candidate_block + 1) / 2;
-    return half < 1 ? 1 : half > MOST ? MOST : half;
-}
-
 static void shape(struct smelt__problem *problem) {
     smelt_indexer_topk_args *args = problem->args;
     args->index_offset = problem->options.topk_length ? 1000 : 0;
@@ -83,7 +74,7 @@ static void shape(struct smelt__problem *problem) {
     if (!spec->weights)
         args->scale = 0.09F;
     /* A list of rows may be wider than it must be. */
-    args->candidate_count = candidates_of(spec, problem->options.rows);
+    args->candidate_count = smelt__candidates_default(spec->candidate_block, problem->options.rows);
     args->width = spec->expand > 1 ? width_needed(spec) + (problem->options.strided ? 3 : 0) : 0;
     args->causal_limit = smelt__windows_causal_limit(&problem->options);
 }
@@ -131,32 +122,15 @@ static int64_t candidate_entries(const struct smelt__problem *problem, int64_t q
     return past > end ? end : past;
 }
 
-/* Ascending, with numbers of no block at the end and, with adversarial windows, anywhere. */
-static void fill_candidates(struct smelt__problem *problem, struct smelt__random *random) {
-    static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
-    const struct smelt__indexer_topk_spec *spec = problem->spec;
-    const int64_t count = problem->extents[TENSOR(C)];
-    int32_t *const data = smelt__problem_data(problem, TENSOR(CANDIDATES));
-    if (!data)
-        return;
-    const int64_t blocks =
-        (problem->options.rows + spec->candidate_block - 1) / spec->candidate_block;
-    const int64_t step = count < blocks ? blocks / count : 1;
-    problem->valid_slots = 0;
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++) {
-        int32_t *const row = data + smelt__problem_at(problem, TENSOR(CANDIDATES), t, 0, 0);
-        for (int64_t c = 0; c < count; c++) {
-            const int64_t block = c * step + smelt__random_below(random, step);
-            const int odd = problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
-                            smelt__random_below(random, 4) == 0;
-            int64_t first;
-            row[c] = odd              ? none[smelt__random_below(random, 3)]
-                     : block < blocks ? (int32_t)block
-                                      : -1;
+/* The keys that queries' candidates have. */
+static int64_t count_listed(const struct smelt__problem *problem) {
+    int64_t keys = 0, first;
+    for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)
+        for (int64_t c = 0; c < problem->extents[TENSOR(C)]; c++) {
             const int64_t past = candidate_entries(problem, t, c, 1, &first);
-            problem->valid_slots += past > first ? past - first : 0;
+            keys += past > first ? past - first : 0;
         }
-    }
+    return keys;
 }
 
 /* The rows of all of a query's entries, and some of an incomplete one. */
@@ -190,16 +164,11 @@ static int fill(struct smelt__problem *problem) {
     const int failed = smelt__indexer_fill(problem, &inputs);
     if (!failed) {
         fill_limits(problem, &random);
-        fill_candidates(problem, &random);
+        smelt__candidates_fill(problem, TENSOR(CANDIDATES), spec->candidate_block, 0);
+        if (spec->candidate_block)
+            problem->valid_slots = count_listed(problem);
     }
     return failed;
-}
-
-/* The element of a length. */
-static int64_t length_at(const struct smelt__problem *problem, int64_t query, int64_t group) {
-    const struct smelt__indexer_topk_spec *spec = problem->spec;
-    return spec->groups == 1 ? query
-                             : smelt__problem_at(problem, TENSOR(LENGTHS), query, 0, 0) + group;
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */
@@ -430,14 +399,13 @@ static void compare_row(const struct smelt__placed *placed, const smelt_indexer_
     if (finding->failed)
         return;
     const double length = (double)count_slots(row, wanted, width, answer);
-    const int32_t *const list = smelt__compared_row(
-        placed, finding, TENSOR(INDICES),
-        smelt__problem_at(problem, TENSOR(INDICES), query, group, 0), width, answer);
-    row->values = smelt__compared_row(placed, finding, TENSOR(VALUES),
-                                      smelt__problem_at(problem, TENSOR(VALUES), query, group, 0),
-                                      row->topk, answer ? answer + width : NULL);
-    row->length = smelt__compared_row(placed, finding, TENSOR(LENGTHS),
-                                      length_at(problem, query, group), 1, &length);
+    const int32_t *const list =
+        smelt__compared_at(placed, finding, TENSOR(INDICES), query, group, width, answer);
+    row->values = smelt__compared_at(placed, finding, TENSOR(VALUES), query, group, row->topk,
+                                     answer ? answer + width : NULL);
+    row->length = smelt__compared_row(
+        placed, finding, TENSOR(LENGTHS),
+        smelt__problem_of_group(problem, TENSOR(LENGTHS), query, group), 1, &length);
     row->indices = list;
     if (spec->expand > 1) {
         read_list(row, list, width, spec->tail, &rows, wanted, entries, &slots, finding);

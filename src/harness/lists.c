@@ -264,3 +264,27 @@ int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_
         return (int32_t)smelt__random_below(&random, options->width + 1);
     }
 }
+
+static const char *const limits_names[] = {"none", "causal", "odd", NULL};
+const struct smelt__option smelt__limits_option = {
+    "limits",
+    SMELT__OPTION_CHOICE,
+    offsetof(struct smelt__problem_options, own[SMELT__LIMITS]),
+    0,
+    SMELT__LIMITS_KINDS - 1,
+    limits_names,
+    "the rows that a query may read: all, those up to its own, any",
+    SMELT__OPTION_INPUTS};
+
+/* Causal: rows up to the query's own. Odd: anything, within an entry as a rule, also beyond the ends. */
+int32_t smelt__lists_limit(const struct smelt__problem_options *options, int64_t query) {
+    enum { STREAM_LIMITS = 4 }; /* recorded comparisons depend on the number */
+    struct smelt__random random = smelt__random_at(options->seed, STREAM_LIMITS, (uint64_t)query);
+    const int64_t odd[] = {-1, INT32_MAX, INT32_MIN, 1}, rows = options->rows;
+    const int64_t kind = smelt__random_below(&random, 12);
+    return (int32_t)(options->own[SMELT__LIMITS] == SMELT__LIMITS_CAUSAL
+                         ? query % options->tokens * rows / options->tokens + 1
+                     : kind < 4 ? odd[kind]
+                     : kind < 8 ? rows - smelt__random_below(&random, rows / 2 + 1)
+                                : smelt__random_below(&random, rows + 1));
+}

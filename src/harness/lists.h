@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+struct smelt__option;
 struct smelt__problem_options;
 
 enum smelt__lists {
@@ -36,3 +37,9 @@ int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_
 /* Whether the lists never name this row, so that it can hold NaN, which exposes a kernel that reads
  * it for a masked slot. Adversarial lists avoid the first and the last row. */
 int smelt__lists_avoids(const struct smelt__problem_options *options, int64_t row);
+
+/* The own option, by number, of operators over lists that have the tensor `limit`, and a query's limit. */
+enum { SMELT__LIMITS };
+enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
+extern const struct smelt__option smelt__limits_option;
+int32_t smelt__lists_limit(const struct smelt__problem_options *options, int64_t query);

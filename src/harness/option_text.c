@@ -239,6 +239,16 @@ static int print_option(const struct smelt__option *option,
     }
 }
 
+/* Whether a pass of the spec has gradients with respect to keys, whose type the option dkv chooses. */
+static int has_key_grads(const struct smelt__harness_operator *op, const char *spec) {
+    int found = 0;
+    for (int i = 0; i < op->pass_count; i++)
+        if (op->passes[i].pass == op->passes[0].pass || strstr(spec, ",passes="))
+            for (int n = 0; n < op->passes[i].tensors->count; n++)
+                found |= op->passes[i].tensors->rows[n].one_of != 0;
+    return found;
+}
+
 void smelt__problem_command(const char *verb, const char *spec,
                             const struct smelt__problem_options *options, char *text, size_t size) {
     const struct smelt__harness_operator *op = smelt__harness_find(spec);
@@ -249,6 +259,8 @@ void smelt__problem_command(const char *verb, const char *spec,
         length += written > 0 ? (size_t)written : 0;
         if (length >= size)
             return;
-        written = print_option(option, options, text + length, size - length);
+        written = option->field == FIELD(dkv) && !has_key_grads(op, spec)
+                      ? 0
+                      : print_option(option, options, text + length, size - length);
     }
 }

@@ -401,3 +401,11 @@ const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt
     finding->elements[tensor] += count;
     return smelt__placed_element(placed, tensor, first);
 }
+
+const void *smelt__compared_at(const struct smelt__placed *placed, struct smelt__finding *finding,
+                               int tensor, int64_t i, int64_t k, int64_t count,
+                               const double *expected) {
+    return smelt__compared_row(placed, finding, tensor,
+                               smelt__problem_at(placed->problem, tensor, i, k, 0), count,
+                               expected);
+}

@@ -87,6 +87,11 @@ const void *smelt__placed_element(const struct smelt__placed *placed, int tensor
 const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
                                 int tensor, int64_t first, int64_t count, const double *expected);
 
+/* The same for a row, by its indices as for smelt__problem_at. */
+const void *smelt__compared_at(const struct smelt__placed *placed, struct smelt__finding *finding,
+                               int tensor, int64_t i, int64_t k, int64_t count,
+                               const double *expected);
+
 /* A digest of all computed elements that have the same bits in every run. */
 uint64_t smelt__placed_digest(const struct smelt__placed *placed);
 

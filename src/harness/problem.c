@@ -45,6 +45,13 @@ int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int6
     return at;
 }
 
+int64_t smelt__problem_of_group(const struct smelt__problem *problem, int tensor, int64_t query,
+                                int64_t group) {
+    return problem->pass->tensors->rows[tensor].dimensions == 1
+               ? query
+               : smelt__problem_at(problem, tensor, query, 0, 0) + group;
+}
+
 int64_t smelt__problem_rows(const struct smelt__problem *problem, int tensor) {
     const struct smelt__tensor_row *const row = &problem->pass->tensors->rows[tensor];
     int64_t rows = 1;

@@ -70,6 +70,10 @@ size_t smelt__problem_bytes(const struct smelt__problem *problem, int tensor);
 int64_t smelt__problem_at(const struct smelt__problem *problem, int tensor, int64_t i, int64_t k,
                           int64_t l);
 
+/* The element of a query and a group in a tensor [T,G], or [T] of operators without groups. */
+int64_t smelt__problem_of_group(const struct smelt__problem *problem, int tensor, int64_t query,
+                                int64_t group);
+
 /* The number of a tensor's rows: of its extents' product but the last. And the first element of row
  * `number`, which counts them in order. */
 int64_t smelt__problem_rows(const struct smelt__problem *problem, int tensor);

@@ -191,16 +191,13 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
                               codes, values, scales);
     for (int64_t d = 0; d < dim; d++)
         expected[d] = codes[d];
-    const uint8_t *const y =
-        smelt__compared_row(placed, finding, TENSOR(Y),
-                            smelt__problem_at(problem, TENSOR(Y), row, 0, 0), dim, expected);
+    const uint8_t *const y = smelt__compared_at(placed, finding, TENSOR(Y), row, 0, dim, expected);
     for (int64_t d = 0; y && d < dim; d++)
         smelt__finding_rule(finding, CODES, y[d] == codes[d], d);
     for (int64_t d = 0; d < dim; d++)
         expected[d] = (double)smelt__bf16_to_float(values[d]);
-    const uint16_t *const dequantized = smelt__compared_row(
-        placed, finding, TENSOR(DEQUANTIZED),
-        smelt__problem_at(problem, TENSOR(DEQUANTIZED), row, 0, 0), dim, expected);
+    const uint16_t *const dequantized =
+        smelt__compared_at(placed, finding, TENSOR(DEQUANTIZED), row, 0, dim, expected);
     for (int64_t d = 0; dequantized && d < dim; d++)
         smelt__finding_rule(finding, VALUES, one_nan(dequantized[d]) == one_nan(values[d]), d);
     for (int64_t g = 0; g < groups; g++) {
@@ -208,8 +205,7 @@ static void compare(const struct smelt__placed *placed, const void *prepared, in
         expected[g] = (double)scales[g];
     }
     const float *const got =
-        smelt__compared_row(placed, finding, TENSOR(SCALE),
-                            smelt__problem_at(problem, TENSOR(SCALE), row, 0, 0), groups, expected);
+        smelt__compared_at(placed, finding, TENSOR(SCALE), row, 0, groups, expected);
     for (int64_t g = 0; got && g < groups; g++)
         smelt__finding_rule(finding, SCALES, memcmp(&got[g], &scales[g], sizeof *got) == 0, dim);
 }

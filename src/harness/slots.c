@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "harness/parallel.h"
-#include "harness/random.h"
 
 /* The number of the first element of a query's row of a tensor. */
 static int64_t row_of(const struct smelt__problem *problem, int tensor, int64_t query) {
@@ -46,18 +45,11 @@ static void fill_rows(void *user, int64_t begin, int64_t end) {
     }
 }
 
-/* Of every kind: a few rows, none, or more than there are. */
 static void fill_limits(struct smelt__problem *problem, int tensor) {
-    enum { STREAM_LIMIT = 97 };
     int32_t *const limits = smelt__problem_data(problem, tensor);
-    for (int64_t query = 0; limits && query < problem->options.tokens; query++) {
-        struct smelt__random random =
-            smelt__random_at(problem->options.seed, STREAM_LIMIT, (uint64_t)query);
-        limits[row_of(problem, tensor, query)] =
-            query % 5 == 4
-                ? -1
-                : (int32_t)smelt__random_below(&random, 5 * problem->options.rows / 4 + 1);
-    }
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    for (int64_t query = 0; limits && query < queries; query++)
+        limits[row_of(problem, tensor, query)] = smelt__lists_limit(&problem->options, query);
 }
 
 void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots *slots) {

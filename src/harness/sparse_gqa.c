@@ -122,7 +122,7 @@ const struct smelt__harness_operator smelt__harness_sparse_gqa = {
     SMELT__HARNESS_KEYS(attention),
     SMELT__ATTENTION_OPTIONS,
     .table_of = table_of,
-    .own_options = &smelt__attention_limits,
+    .own_options = &smelt__limits_option,
     .own_option_count = 1,
     .bench = {.tokens = 8192, .rows = 8192},
 };

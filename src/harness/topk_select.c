@@ -197,15 +197,6 @@ static int is_read(const struct smelt__problem *problem, int64_t length) {
     return length > spec->topk || problem->options.own[VALUES] || spec->order == SMELT__ORDER_SCORE;
 }
 
-/* The element of a row's length. */
-static int64_t length_at(const struct smelt__problem *problem, int64_t row) {
-    const struct smelt__topk_select_spec *spec = problem->spec;
-    const int64_t query = row / spec->groups;
-    return spec->groups == 1
-               ? query
-               : smelt__problem_at(problem, TENSOR(LENGTHS), query, 0, 0) + row % spec->groups;
-}
-
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
     const struct smelt__topk_select_spec *spec = problem->spec;
     const int64_t tokens = count_tokens(&problem->options);
@@ -256,16 +247,15 @@ static void compare_row(const struct smelt__placed *placed, int64_t row, int64_t
     const double length = (double)selected;
     for (int64_t i = 0; i < width; i++)
         expected->numbers[i] = expected->indices[i];
-    const int32_t *const indices = smelt__compared_row(
-        placed, finding, TENSOR(INDICES),
-        smelt__problem_at(problem, TENSOR(INDICES), query, group, 0), width, expected->numbers);
+    const int32_t *const indices = smelt__compared_at(placed, finding, TENSOR(INDICES), query,
+                                                      group, width, expected->numbers);
     for (int64_t i = 0; i < topk; i++)
         expected->numbers[i] = (double)expected->values[i];
-    const float *const values = smelt__compared_row(
-        placed, finding, TENSOR(VALUES),
-        smelt__problem_at(problem, TENSOR(VALUES), query, group, 0), topk, expected->numbers);
-    const int32_t *const lengths =
-        smelt__compared_row(placed, finding, TENSOR(LENGTHS), length_at(problem, row), 1, &length);
+    const float *const values =
+        smelt__compared_at(placed, finding, TENSOR(VALUES), query, group, topk, expected->numbers);
+    const int32_t *const lengths = smelt__compared_row(
+        placed, finding, TENSOR(LENGTHS),
+        smelt__problem_of_group(problem, TENSOR(LENGTHS), query, group), 1, &length);
     for (int64_t i = 0; i < width; i++)
         smelt__finding_rule(finding, INDICES, indices[i] == expected->indices[i], i);
     for (int64_t i = 0; values && i < topk; i++) /* -0 is not 0 */
