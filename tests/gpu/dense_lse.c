@@ -46,12 +46,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: dense_lse", "dense_lse:heads=6,dqk=64,kv_heads=2", 0, .tokens = 5, .rows = 150,
-               .lists = SMELT__LISTS_RANDOM),
-    {.name = NULL},
-};
-
 static const char *const launches[] = {"dense_lse:heads=16,dqk=128", NULL};
 
 static const struct suite_arguments arguments[] = {
@@ -63,7 +57,6 @@ static const struct suite_arguments arguments[] = {
 
 const struct suite_operator suite_operator_dense_lse = {.matrix = matrix_case,
                                                         .large = large,
-                                                        .far = far,
                                                         .launches = launches,
                                                         .launch = {.tokens = 200, .rows = 3000},
                                                         .quick_launch = {.tokens = 5, .rows = 200},

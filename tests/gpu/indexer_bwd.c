@@ -37,6 +37,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     problem->strided = number % 3 == 1;
     problem->topk_length = (int)smelt__random_below(&random, 2);
     problem->dkv = (enum smelt__dkv)smelt__random_below(&random, 3);
+    problem->own[SMELT__LIMITS] = number / 3 % SMELT__LIMITS_KINDS;
     if (suite->emulated) {
         problem->tokens = problem->tokens > 9 ? 9 : problem->tokens;
         problem->rows = problem->rows > 400 ? 400 : problem->rows;
@@ -59,15 +60,6 @@ static const struct suite_case large[] = {
                /* keys that 434,000 queries select each: grains over many launches */ .tokens =
                    530000,
                .rows = 5000),
-    {.name = NULL},
-};
-
-static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_bwd, random lists", "indexer_bwd:heads=5,dim=128,topk=90", 0,
-               .tokens = 5, .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    SUITE_CASE("far: indexer_bwd, deterministic, adversarial lists",
-               "indexer_bwd:heads=40,dim=32,topk=90,deterministic=1", 0, .tokens = 5, .rows = 300,
-               .lists = SMELT__LISTS_ADVERSARIAL),
     {.name = NULL},
 };
 
@@ -117,7 +109,7 @@ static const struct suite_refusal refusals[] = {
 #define ARGUMENTS(keys)                                                                            \
     {                                                                                              \
         .spec = "indexer_bwd:heads=3,dim=64,topk=50" keys,                                         \
-        .problem = {.tokens = 9, .rows = 100, .topk_length = 1},                                   \
+        .problem = {.tokens = 9, .rows = 100, .topk_length = 1, .own = {SMELT__LIMITS_ODD}},       \
         .aligned = "q k dq dk dk_fp32 dk_sum", .refusals = refusals                                \
     }
 static const struct suite_arguments arguments[] = {
@@ -131,7 +123,6 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_indexer_bwd = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},

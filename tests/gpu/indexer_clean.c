@@ -28,11 +28,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: clean", "indexer_clean", 0, .tokens = 11, .rows = 300),
-    {.name = NULL},
-};
-
 static const char *const launches[] = {"indexer_clean", NULL};
 
 static const struct suite_refusal refusals[] = {
@@ -51,7 +46,6 @@ static const struct suite_arguments arguments[] = {
 const struct suite_operator suite_operator_indexer_clean = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 500, .rows = 9000, .lists = SMELT__LISTS_CAUSAL},
     .quick_launch = {.tokens = 9, .rows = 300, .lists = SMELT__LISTS_CAUSAL},

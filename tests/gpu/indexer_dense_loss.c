@@ -50,14 +50,6 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     return 1;
 }
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_dense_loss",
-               "indexer_dense_loss:heads=6,dqk=64,kv_heads=2,index_heads=3,index_dim=64", 0,
-               .tokens = 5, .rows = 90, .lists = SMELT__LISTS_RANDOM,
-               .own = {[WEIGHTED] = 1, [EACH_LOSS] = 1}),
-    {.name = NULL},
-};
-
 static const char *const launches[] = {
     "indexer_dense_loss:heads=16,dqk=128,index_heads=8,index_dim=64", NULL};
 
@@ -77,7 +69,6 @@ static const struct suite_arguments arguments[] = {
 
 const struct suite_operator suite_operator_indexer_dense_loss = {
     .matrix = matrix_case,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 100, .rows = 1000},
     .quick_launch = {.tokens = 3, .rows = 70},

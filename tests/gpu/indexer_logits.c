@@ -77,25 +77,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: logits, bf16, random windows", "indexer_logits:heads=5,dim=128,dtype=bf16", 0,
-               .tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    SUITE_CASE("far: logits, fp8, random windows", "indexer_logits:heads=8,dim=32,dtype=fp8", 0,
-               .tokens = 11, .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    SUITE_CASE("far: logits, bf16, adversarial windows",
-               "indexer_logits:heads=5,dim=128,dtype=bf16", 0, .tokens = 11, .rows = 300,
-               .lists = SMELT__LISTS_ADVERSARIAL),
-    SUITE_CASE("far: logits, fp8, adversarial windows", "indexer_logits:heads=8,dim=64,dtype=fp8",
-               0, .tokens = 11, .rows = 300, .lists = SMELT__LISTS_ADVERSARIAL),
-    SUITE_CASE("far: logits, groups of blocks",
-               "indexer_logits:heads=6,dim=64,dtype=bf16,groups=3,block_max=4", 0, .tokens = 11,
-               .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    SUITE_CASE("far: logits, listed keys",
-               "indexer_logits:heads=5,dim=32,dtype=fp8,candidate_block=8", 0, .tokens = 11,
-               .rows = 300, .lists = SMELT__LISTS_RANDOM),
-    {.name = NULL},
-};
-
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {
@@ -179,7 +160,6 @@ static const struct suite_group groups[] = {{"invariance", run_invariance}, {NUL
 const struct suite_operator suite_operator_indexer_logits = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},

@@ -84,14 +84,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_loss", "indexer_loss:topk=100", 0, .tokens = 7, .width = 100,
-               .topk_length = 1, .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}),
-    SUITE_CASE("far: indexer_loss, slot by slot", "indexer_loss:topk=100", 0, .tokens = 7,
-               .width = 99, .topk_length = 1, .own = {[WEIGHTED] = 1, [OUTPUTS] = QUERIES}),
-    {.name = NULL},
-};
-
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {"indexer_loss:topk=100", NULL};
@@ -218,7 +210,6 @@ static const struct suite_group groups[] = {{"same bits", run_same_bits},
 
 const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case,
                                                            .large = large,
-                                                           .far = far,
                                                            .repeated = repeated_case,
                                                            .launches = launches,
                                                            .launch = {.tokens = 5000},

@@ -41,6 +41,7 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
     problem->rows = PICK(&random, 1, 130, 3000);
     problem->lists = (enum smelt__lists)((number + head) % SMELT__LISTS_KINDS);
     problem->topk_length = number / 2 % 2;
+    problem->own[SMELT__LIMITS] = number / 3 % SMELT__LIMITS_KINDS;
     problem->strided = number % 3 == 1;
     if (suite->emulated) {
         problem->tokens = problem->tokens > 7 ? 7 : problem->tokens;
@@ -62,17 +63,6 @@ static const struct suite_case large[] = {
     SUITE_CASE("large: indexer_scores, S x D above 2^31",
                "indexer_scores:heads=2,dim=128,topk=2048", 16, .tokens = 5, .rows = (1 << 24) + 77,
                .width = 2048),
-    {.name = NULL},
-};
-
-static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_scores, blocks", "indexer_scores:heads=5,dim=32,topk=20,granularity=8",
-               0, .tokens = 5, .rows = 40, .width = 9),
-    SUITE_CASE("far: indexer_scores", "indexer_scores:heads=5,dim=128,topk=200", 0, .tokens = 5,
-               .rows = 40, .lists = SMELT__LISTS_ADVERSARIAL),
-    SUITE_CASE("far: indexer_scores, variant mma",
-               "indexer_scores:heads=5,dim=64,topk=100,variant=mma", 0, .tokens = 5, .rows = 40,
-               .lists = SMELT__LISTS_ADVERSARIAL, .topk_length = 1),
     {.name = NULL},
 };
 
@@ -131,7 +121,7 @@ static const struct suite_refusal refusals[] = {
 
 static const struct suite_arguments arguments[] = {
     {.spec = "indexer_scores:heads=3,dim=64,topk=100",
-     .problem = {.tokens = 9, .rows = 100, .topk_length = 1},
+     .problem = {.tokens = 9, .rows = 100, .topk_length = 1, .own = {SMELT__LIMITS_ODD}},
      .aligned = "q k",
      .refusals = refusals},
     {.spec = NULL},
@@ -145,7 +135,6 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_indexer_scores = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},

@@ -84,16 +84,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: indexer_topk, random windows",
-               "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40", 0, .tokens = 11, .rows = 300,
-               .lists = SMELT__LISTS_RANDOM, .max_logits = 1),
-    SUITE_CASE("far: indexer_topk, adversarial windows",
-               "indexer_topk:heads=5,dim=64,dtype=bf16,topk=40", 0, .tokens = 11, .rows = 300,
-               .lists = SMELT__LISTS_ADVERSARIAL, .max_logits = 1),
-    {.name = NULL},
-};
-
 /* ---- what a launch must refuse --------------------------------------------------------------- */
 
 static const struct suite_refusal refusals[] = {
@@ -133,7 +123,6 @@ static const struct suite_group groups[] = {{"two-steps", run_two_steps},
 const struct suite_operator suite_operator_indexer_topk = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},

@@ -34,11 +34,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: quantize", "quantize:dim=64", 0, .tokens = 70),
-    {.name = NULL},
-};
-
 static const char *const launches[] = {"quantize:dim=128", NULL};
 
 static const struct suite_refusal refusals[] = {
@@ -56,7 +51,6 @@ static const struct suite_arguments arguments[] = {
 
 const struct suite_operator suite_operator_quantize = {.matrix = matrix_case,
                                                        .large = large,
-                                                       .far = far,
                                                        .launches = launches,
                                                        .launch = {.tokens = 5000},
                                                        .quick_launch = {.tokens = 100},

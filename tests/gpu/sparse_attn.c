@@ -165,35 +165,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* Strides of billions: every product of an index and a stride exceeds 2^32 elements. */
-#define FAR(text, number, kind, which)                                                             \
-    {                                                                                              \
-        .name = "far: " text ", " kind " lists", .spec = text, .problem = {                        \
-            .batches = 2,                                                                          \
-            .tokens = 4,                                                                           \
-            .rows = 300,                                                                           \
-            .lists = which,                                                                        \
-            .query_list = (enum smelt__query_list)((number + which) % 4),                          \
-            .dkv = (enum smelt__dkv)((number + which) % 3),                                        \
-            .topk_length = 1,                                                                      \
-            .max_logits = 1                                                                        \
-        }                                                                                          \
-    }
-#define FAR_LISTS(text, number)                                                                    \
-    FAR(text, number, "random", SMELT__LISTS_RANDOM),                                              \
-        FAR(text, number, "causal", SMELT__LISTS_CAUSAL),                                          \
-        FAR(text, number, "window", SMELT__LISTS_WINDOW),                                          \
-        FAR(text, number, "adversarial", SMELT__LISTS_ADVERSARIAL)
-#define WIDE "sparse_attn:heads=16,dqk=576,dv=512,topk=100"
-#define NARROW "sparse_attn:heads=128,dqk=64,dv=64,topk=40,sink=1"
-static const struct suite_case far[] = {
-    FAR_LISTS(WIDE, 0),
-    FAR_LISTS(NARROW, 1),
-    FAR_LISTS(WIDE BACKWARD, 2),
-    FAR_LISTS(NARROW BACKWARD, 3),
-    {.name = NULL},
-};
-
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
 static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
@@ -334,7 +305,6 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_sparse_attn = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000, .max_logits = 1},

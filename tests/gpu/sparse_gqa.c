@@ -78,29 +78,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* Strides of billions: every product of an index and a stride passes 2^32 elements. */
-#define FAR(title, of, which, queries)                                                             \
-    {                                                                                              \
-        .name = title, .spec = of, .problem = {                                                    \
-            .batches = 1,                                                                          \
-            .tokens = 4,                                                                           \
-            .rows = 40,                                                                            \
-            .lists = which,                                                                        \
-            .query_list = (enum smelt__query_list)queries,                                         \
-            .topk_length = 1,                                                                      \
-            .own = {2}                                                                             \
-        }                                                                                          \
-    }
-static const struct suite_case far[] = {
-    FAR("far: sparse_gqa, random lists",
-        "sparse_gqa:heads=2,kv_heads=2,dqk=96,dv=64,topk=10,granularity=16,lists=kv,variant=mma",
-        SMELT__LISTS_RANDOM, 0),
-    FAR("far: sparse_gqa, adversarial lists",
-        "sparse_gqa:heads=2,kv_heads=1,dqk=64,dv=64,topk=40,granularity=1,sink=1",
-        SMELT__LISTS_ADVERSARIAL, 1),
-    {.name = NULL},
-};
-
 /* ---- one launch a thousand times, and other launches ------------------------------------------ */
 
 static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
@@ -248,7 +225,6 @@ static const struct suite_group groups[] = {{"special", run_special}, {NULL, NUL
 const struct suite_operator suite_operator_sparse_gqa = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},

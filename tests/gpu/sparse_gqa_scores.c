@@ -60,17 +60,6 @@ static const struct suite_case large[] = {
 };
 
 /* Strides of billions: every product of an index and a stride passes 2^32 elements. */
-static const struct suite_case far[] = {
-    {.name = "far: sparse_gqa_scores, adversarial lists",
-     .spec = "sparse_gqa_scores:heads=2,kv_heads=2,dqk=96,topk=10,granularity=16,lists=kv",
-     .problem = {.batches = 1,
-                 .tokens = 4,
-                 .rows = 40,
-                 .lists = SMELT__LISTS_ADVERSARIAL,
-                 .topk_length = 1,
-                 .own = {2}}},
-    {.name = NULL},
-};
 
 /* ---- one launch a thousand times, and other launches ------------------------------------------ */
 
@@ -114,7 +103,6 @@ static const struct suite_arguments arguments[] = {
 const struct suite_operator suite_operator_sparse_gqa_scores = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},

@@ -79,31 +79,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* Strides of billions: every product of an index and a stride exceeds 2^32 elements. */
-#define FAR(title, of, which, queries)                                                             \
-    {                                                                                              \
-        .name = title, .spec = of, .problem = {                                                    \
-            .batches = 2,                                                                          \
-            .tokens = 4,                                                                           \
-            .rows = 300,                                                                           \
-            .lists = which,                                                                        \
-            .query_list = (enum smelt__query_list)queries,                                         \
-            .topk_length = 1                                                                       \
-        }                                                                                          \
-    }
-static const struct suite_case far[] = {
-    FAR("far: sparse_scores, random lists", "sparse_scores:heads=16,dqk=576,dv=512,topk=100",
-        SMELT__LISTS_RANDOM, 0),
-    FAR("far: sparse_scores, adversarial lists",
-        "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1", SMELT__LISTS_ADVERSARIAL, 1),
-    FAR("far: sparse_scores, variant mma, random lists",
-        "sparse_scores:heads=16,dqk=128,dv=64,topk=100,variant=mma", SMELT__LISTS_RANDOM, 2),
-    FAR("far: sparse_scores, variant mma, adversarial lists",
-        "sparse_scores:heads=72,dqk=64,dv=64,topk=40,sink=1,variant=mma", SMELT__LISTS_ADVERSARIAL,
-        3),
-    {.name = NULL},
-};
-
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
 static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
@@ -282,7 +257,6 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_sparse_scores = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .repeated = repeated_case,
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},

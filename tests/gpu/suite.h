@@ -132,10 +132,9 @@ struct suite_arguments {
 void suite_check_all(struct suite *suite, const char *group, suite_cases next);
 
 struct suite_operator {
-    suite_cases matrix, repeated; /* NULL: none */
-    /* Ended by a NULL name; NULL: none. Seeds and `far` are the group's. */
-    const struct suite_case *large, *far;
-    const char *const *launches; /* specs whose launches are tried, ended by NULL */
+    suite_cases matrix, repeated;   /* NULL: none */
+    const struct suite_case *large; /* ended by a NULL name; NULL: none. Seeds are the group's */
+    const char *const *launches;    /* specs whose launches are tried, ended by NULL */
     /* Packed problems for them; and smaller ones for a quick run or the emulator. */
     struct smelt__problem_options launch, quick_launch;
     const struct suite_arguments *arguments; /* NULL: not tried */

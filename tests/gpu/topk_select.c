@@ -104,14 +104,6 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-static const struct suite_case far[] = {
-    SUITE_CASE("far: topk_select, a block a row", "topk_select:topk=100", 0, .tokens = 5,
-               .rows = 2500, .own = {[VALUES] = 1, [WINDOWS] = RANDOM}),
-    SUITE_CASE("far: topk_select, several blocks a row", "topk_select:topk=100", 0, .tokens = 2,
-               .rows = 33000, .own = {[VALUES] = 1, [WINDOWS] = WHOLE}),
-    {.name = NULL},
-};
-
 /* ---- launches -------------------------------------------------------------------------------- */
 
 static const char *const launches[] = {"topk_select:topk=100", NULL};
@@ -162,7 +154,6 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
 const struct suite_operator suite_operator_topk_select = {
     .matrix = matrix_case,
     .large = large,
-    .far = far,
     .launches = launches,
     .launch = {.tokens = 40, .rows = 60000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .quick_launch = {.tokens = 2, .rows = 33000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
