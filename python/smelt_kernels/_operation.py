@@ -282,7 +282,7 @@ class Scaling(Operation):
 
     @staticmethod
     def _products(_, grad_loss, *gradients):
-        return tuple((each * grad_loss).to(each.dtype) for each in gradients)
+        return tuple([(each * grad_loss).to(each.dtype) for each in gradients])
 
     @staticmethod
     def _made(_, *gradients):

@@ -92,7 +92,8 @@ class Problem:
         self.kv = (normal(rows, dqk) / 10).requires_grad_(grad)
         indices = torch.randint(0, max(rows, 1), (*lead, tokens, width), generator=made)
         gone = torch.rand(indices.shape, generator=made) < masked
-        self.indices = indices.masked_fill(gone, -1).to(device, torch.int32)
+        masked = torch.where(indices % 2 == 0, -1, rows)  # below the rows, and the first one beyond them
+        self.indices = torch.where(gone, masked, indices).to(device, torch.int32)
         self.sink = None
         if sink:
             self.sink = torch.randn(heads, generator=made).to(device).requires_grad_(grad)

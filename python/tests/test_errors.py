@@ -62,6 +62,7 @@ BAD = [
 ]
 
 
+SCALED = ("sparse_attention", "sparse_scores", "sparse_gqa", "sparse_gqa_scores", "dense_lse", "indexer_dense_loss")
 SAID_BY_BOTH = {"sparse_gqa", "indexer_logits", "indexer_loss", "indexed_attention"}  # kernels and the eager reference
 
 
@@ -75,16 +76,14 @@ def test_bad_arguments(device, name, argument, value, kind, message):
             call(name, {**given, **({"backend": backend} if backend == "torch" else {}), argument: value})
 
 
-@pytest.mark.parametrize("scale", [0, -1.0, float("nan"), float("inf"), 3e38])
+@pytest.mark.parametrize("name", SCALED)
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
-def test_scales_that_no_kernel_takes(device, scale, backend):
+def test_scales_that_no_kernel_takes(device, name, backend):
     """An error with every backend."""
-    problem = Problem(device, grad=False)
-    with pytest.raises(ValueError, match="must be positive and at most 2e"):
-        smelt.sparse_attention(problem.q, problem.kv, problem.indices, scale, dv=problem.dv, backend=backend)
-    lse = problem.q[..., 0].float()
-    with pytest.raises(ValueError, match="must be positive and at most 2e"):
-        smelt.sparse_scores(problem.q, problem.kv, problem.indices, lse, scale, dv=problem.dv, backend=backend)
+    given = {**arguments_of_all(device)[name], "backend": backend}
+    for scale in (0, -1.0, float("nan"), float("inf"), 3e38):
+        with pytest.raises(ValueError, match="must be positive and at most 2e"):
+            call(name, {**given, "scale": scale})
 
 
 def test_outputs_that_overlap(device):
