@@ -33,7 +33,7 @@ static const size_t MOST_SOURCE = 500000;
 
 /* Limit of a run's accesses and instructions, for each of its specs. The emulator does about 17
  * million accesses per second. An instruction takes as long as eight. */
-static const uint64_t MOST_EVENTS = 100000000, INSTRUCTION = 8;
+static const uint64_t MOST_EVENTS = 60000000, INSTRUCTION = 8;
 
 #ifdef SMELT__CUT_LIST_STEP
 int smelt__cut_list_step = 64;
