@@ -60,16 +60,47 @@ int compared_read(const char *folder, const struct smelt__harness_operator *op,
     return count;
 }
 
+void compared_each(const char *folder, const char *only,
+                   void (*each)(const struct compared_pass *passes, int count)) {
+    const struct smelt__harness_operator *const *const all = smelt__harness_operators;
+    for (int i = 0; all[i]; i++) {
+        struct compared_pass passes[2];
+        if (!only || strcmp(only, all[i]->name) == 0)
+            each(passes, compared_read(folder, all[i], passes));
+    }
+}
+
+smelt_context *compared_context;
+
+int compared_begin(void **state) {
+    (void)state;
+    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
+    options.kind = SMELT_CONTEXT_DEVICE;
+    options.cache_disable = 1;
+    return smelt_context_create(&compared_context, &options) == SMELT_OK ? 0 : -1;
+}
+
+int compared_end(void **state) {
+    (void)state;
+    smelt_context_destroy(&compared_context);
+    return 0;
+}
+
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static enum smelt__element type_of(const struct bench *bench, int tensor) {
+enum smelt__element bench_type(const struct bench *bench, int tensor) {
     return bench->pass.tensors->rows[tensor].element;
+}
+
+int bench_is_float(const struct bench *bench, int tensor) {
+    const enum smelt__element type = bench_type(bench, tensor);
+    return type == SMELT__BF16 || type == SMELT__FP32;
 }
 
 unsigned char *bench_at(const struct bench *bench, int tensor, int64_t element) {
     const struct smelt__device_buffer *buffer = &bench->placed.buffers[tensor];
     return buffer->host + buffer->front +
-           element * (int64_t)smelt__element_bytes(type_of(bench, tensor));
+           element * (int64_t)smelt__element_bytes(bench_type(bench, tensor));
 }
 
 double bench_get(const struct bench *bench, int tensor, int64_t element) {
@@ -77,7 +108,7 @@ double bench_get(const struct bench *bench, int tensor, int64_t element) {
     uint16_t half;
     int32_t integer;
     float single;
-    switch (type_of(bench, tensor)) {
+    switch (bench_type(bench, tensor)) {
     case SMELT__BF16:
         memcpy(&half, at, sizeof half);
         return (double)smelt__bf16_to_float(half);
@@ -96,8 +127,8 @@ void bench_set(const struct bench *bench, int tensor, int64_t element, double va
     unsigned char *at = bench_at(bench, tensor, element);
     const float single = (float)value;
     const uint16_t half = smelt__bf16_from_float(single);
-    const int32_t integer = type_of(bench, tensor) == SMELT__INT32 ? (int32_t)value : 0;
-    switch (type_of(bench, tensor)) {
+    const int32_t integer = bench_type(bench, tensor) == SMELT__INT32 ? (int32_t)value : 0;
+    switch (bench_type(bench, tensor)) {
     case SMELT__BF16:
         memcpy(at, &half, sizeof half);
         break;
@@ -179,7 +210,7 @@ static void keep_answers(struct bench *bench) {
     }
 }
 
-void bench_open(struct bench *bench, smelt_context *context, unsigned which, const char *spec,
+void bench_open(struct bench *bench, unsigned which, const char *spec,
                 const struct smelt__problem_options *options) {
     memset(bench, 0, sizeof *bench);
     bench->spec_text = spec;
@@ -190,7 +221,8 @@ void bench_open(struct bench *bench, smelt_context *context, unsigned which, con
     bench->pass = *pass;
     assert_int_equal(
         smelt__problem_create(&bench->problem, bench->spec.op, pass, bench->spec.spec, options), 0);
-    assert_int_equal(smelt__placed_create(&bench->placed, context, &bench->problem), SMELT_OK);
+    assert_int_equal(smelt__placed_create(&bench->placed, compared_context, &bench->problem),
+                     SMELT_OK);
     assert_int_equal(smelt__placed_poison(&bench->placed), SMELT_OK);
     assert_int_equal(smelt__placed_download(&bench->placed), SMELT_OK);
     for (int i = 0; i < pass->tensors->count; i++) {

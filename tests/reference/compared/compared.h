@@ -1,6 +1,6 @@
 /*
  * Tests of the comparisons in src/harness, the same for every operator. A file per operator (OPERATOR.txt)
- * has for each pass the specs and problems that the tests use, then what test_comparisons.c found with
+ * has for each pass the specs and problems that the tests use, then what the tests found with
  * them: how large an error each metric accepts, and whether each kind of wrong number fails.
  */
 #pragma once
@@ -49,13 +49,25 @@ struct bench {
 int compared_read(const char *folder, const struct smelt__harness_operator *op,
                   struct compared_pass passes[2]);
 
+/* The same for each operator, or for the one named `only`. */
+void compared_each(const char *folder, const char *only,
+                   void (*each)(const struct compared_pass *passes, int count));
+
+/* The tests' context, and the functions of a group of tests that open and close it. */
+extern smelt_context *compared_context;
+int compared_begin(void **state);
+int compared_end(void **state);
+
 /* Makes problem `options` of a spec and computes its results; fails the test on errors. */
-void bench_open(struct bench *bench, smelt_context *context, unsigned pass, const char *spec,
+void bench_open(struct bench *bench, unsigned pass, const char *spec,
                 const struct smelt__problem_options *options);
 void bench_close(struct bench *bench);
 
 /* Restores the correct results. */
 void bench_restore(struct bench *bench);
+/* The type of an output; whether it is bf16 or fp32. */
+enum smelt__element bench_type(const struct bench *bench, int tensor);
+int bench_is_float(const struct bench *bench, int tensor);
 /* An element of the copy: its bytes; its value; sets it to the nearest value. */
 unsigned char *bench_at(const struct bench *bench, int tensor, int64_t element);
 double bench_get(const struct bench *bench, int tensor, int64_t element);

@@ -19,7 +19,6 @@
 
 enum { RUNS = 2, GUARD = 4096, WORKSPACE = 512 };
 
-static smelt_context *context;
 static const char *folder; /* of the operators' files */
 static const struct smelt__harness_operator *const *all;
 static uint64_t seed;
@@ -168,7 +167,7 @@ static struct smelt__check_result run(enum defect defect, int when, int tensor, 
     act.at = at;
     act.run = 0;
     smelt__harness_operators = list;
-    smelt__check_run(context, &options, &result);
+    smelt__check_run(compared_context, &options, &result);
     smelt__harness_operators = all;
     smelt__harness_calls = library;
     return result;
@@ -341,36 +340,21 @@ static void defects_of_pass(const struct compared_pass *about) {
             struct smelt__problem_options options = about->problems[m];
             struct bench bench;
             options.seed += seed;
-            bench_open(&bench, context, about->pass, about->specs[n], &options);
+            bench_open(&bench, about->pass, about->specs[n], &options);
             if (is_new(&bench, seen, &count))
                 defects_of(&bench);
             bench_close(&bench);
         }
 }
 
+static void defects_of_operator(const struct compared_pass *passes, int count) {
+    for (int i = 0; i < count; i++)
+        defects_of_pass(&passes[i]);
+}
+
 static void defects_are_seen(void **state) {
     (void)state;
-    for (int i = 0; all[i]; i++) {
-        struct compared_pass passes[2];
-        const int count = compared_read(folder, all[i], passes);
-        for (int k = 0; k < count; k++)
-            defects_of_pass(&passes[k]);
-    }
-}
-
-static int open_context(void **state) {
-    (void)state;
-    smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
-    options.kind = SMELT_CONTEXT_DEVICE;
-    options.cache_disable = 1;
-    all = smelt__harness_operators;
-    return smelt_context_create(&context, &options) == SMELT_OK ? 0 : -1;
-}
-
-static int close_context(void **state) {
-    (void)state;
-    smelt_context_destroy(&context);
-    return 0;
+    compared_each(folder, NULL, defects_of_operator);
 }
 
 int main(int count, char **arguments) {
@@ -378,8 +362,9 @@ int main(int count, char **arguments) {
     if (count != 2)
         return 2;
     folder = arguments[1];
+    all = smelt__harness_operators;
     seed = given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL);
     print_message("SMELT_TEST_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {cmocka_unit_test(defects_are_seen)};
-    return cmocka_run_group_tests_name("mechanisms of check", tests, open_context, close_context);
+    return cmocka_run_group_tests_name("mechanisms of check", tests, compared_begin, compared_end);
 }
