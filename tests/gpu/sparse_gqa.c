@@ -203,6 +203,10 @@ static void run_special(struct suite *suite) {
         {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
          {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},
          judge_results},
+        /* Maxima that rise, and KV heads with lists of their own. */
+        {"sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=5,granularity=64,lists=kv,unite=1",
+         {.tokens = 24, .rows = 600, .lists = SMELT__LISTS_DRIFT, .spiky = 1},
+         judge_results},
     };
     for (int i = 0; i < COUNT(cases); i++) {
         struct smelt__problem_options options = cases[i].options;
