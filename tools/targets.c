@@ -138,14 +138,19 @@ static int choose_passes(struct tool_list *specs, const struct tool_options *opt
 }
 
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
-                        struct tool_list *kernels) {
+                        smelt_context **context, struct tool_list *kernels) {
     if (targets->specs.count > 1 || targets->archs.count > 1)
         return tool_fail(options, TOOL_USAGE, "takes one spec and one --arch at a time");
-    const int result = options->passes ? choose_passes(&targets->specs, options) : TOOL_OK;
+    int result = options->passes ? choose_passes(&targets->specs, options) : TOOL_OK;
+    if (result == TOOL_OK)
+        result = tool_targets_need_arch(targets, options);
+    if (result == TOOL_OK)
+        result = tool_open_tuned_compiler(options, targets, context);
     if (result)
         return result;
     const char *const spec = targets->specs.items[0];
-    const smelt_status status = smelt_spec_expand(spec, tool_list_collect, kernels);
+    const smelt_status status =
+        smelt_spec_expand(*context, spec, targets->archs.items[0], tool_list_collect, kernels);
     if (status)
         return tool_fail_status(options, status);
     if (options->kernel == TOOL_NOT_GIVEN)
@@ -175,7 +180,7 @@ int tool_add_operator_with(struct tool_list *operators, const char *text, const 
     char *canonical = NULL;
     int found = 0;
     if (!smelt_spec_canonical(text, &canonical) &&
-        !smelt_spec_expand(canonical, tool_list_collect, &kernels))
+        !smelt_spec_expand(NULL, canonical, NULL, tool_list_collect, &kernels))
         for (size_t i = 0; i < kernels.count; i++)
             found |= !strcmp(kernels.items[i], kernel);
     if (found)

@@ -248,11 +248,11 @@ struct tool_targets {
 int tool_targets_read(struct tool_targets *targets, const struct tool_options *options);
 /* Ensures at least one architecture: if none was named, this machine's GPU's. */
 int tool_targets_need_arch(struct tool_targets *targets, const struct tool_options *options);
-/* For verbs with one spec and one architecture: adds the kernels of that spec, for the passes of
- * --passes if given. --kernel replaces the spec by one of them. Exit status, with the error
- * printed. */
+/* For verbs with one spec and one architecture: opens the compiler for it (tool_open_tuned_compiler), and
+ * adds the kernels of the spec there, for the passes of --passes if given. --kernel replaces the spec by
+ * one of them. Exit status, with the error printed. */
 int tool_targets_expand(struct tool_targets *targets, const struct tool_options *options,
-                        struct tool_list *kernels);
+                        smelt_context **context, struct tool_list *kernels);
 void tool_targets_free(struct tool_targets *targets);
 /* An operator's canonical spec with its passes replaced; freed by smelt_free. */
 smelt_status tool_spec_with_passes(const char *spec, const char *passes, char **canonical);

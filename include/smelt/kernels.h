@@ -38,10 +38,13 @@ SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical)
  * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family does not have. */
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
-/* The kernels of an operator's passes, pass after pass, each in a fixed order; a kernel expands to
- * itself. Errors: INVALID_ARGUMENT, INVALID_SPEC, UNSUPPORTED (a pass that the operator lacks),
- * CANCELLED, OUT_OF_MEMORY. */
-SMELT_CALL smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user);
+/* The kernels that an operator's passes launch, pass after pass, each in a fixed order; a kernel expands
+ * to itself. With a context: on its architecture (arch NULL) or another one, with its device's tuning
+ * entries. Without (context NULL): by the rule alone, and pure; arch NULL: on any architecture. Errors:
+ * INVALID_ARGUMENT, INVALID_SPEC (also for an unknown architecture), UNSUPPORTED (a pass that the operator
+ * lacks, a kernel without a plan), CANCELLED, OUT_OF_MEMORY. */
+SMELT_CALL smelt_status smelt_spec_expand(const smelt_context *context, const char *spec,
+                                          const char *arch, smelt_text_function each, void *user);
 
 /* The operators that a model needs on one of `tp` tensor-parallel ranks, for `passes` (of enum
  * smelt_pass; 0: all passes of each operator, as training needs). Errors: INVALID_SPEC for an

@@ -101,6 +101,30 @@ static PyObject *arch(PyObject *object, PyObject *ignored) {
 }
 
 /* plan(spec): a kernel's plan as JSON text. */
+static int append(void *list, const char *text) {
+    PyObject *item = PyUnicode_FromString(text);
+    const int failed = !item || PyList_Append(list, item);
+    Py_XDECREF(item);
+    return failed;
+}
+
+/* `list` for OK, else an exception. */
+static PyObject *finish_list(PyObject *list, smelt_status status) {
+    if (status == SMELT_OK)
+        return list;
+    Py_DECREF(list);
+    return PyErr_Occurred() ? NULL : raise_status(status);
+}
+
+static PyObject *kernels(PyObject *object, PyObject *args) {
+    const char *spec;
+    if (!PyArg_ParseTuple(args, "s:kernels", &spec))
+        return NULL;
+    const smelt_context *const context = ((struct context_object *)object)->context;
+    PyObject *list = PyList_New(0);
+    return list ? finish_list(list, smelt_spec_expand(context, spec, NULL, append, list)) : NULL;
+}
+
 static PyObject *plan(PyObject *object, PyObject *args) {
     const char *spec;
     char *text;
@@ -212,6 +236,8 @@ PyObject *make_context_type(void) {
     static PyMethodDef methods[] = {
         {"supported", supported, METH_VARARGS, "supported(spec): \"\" or the reason why not."},
         {"arch", arch, METH_NOARGS, "The architecture that kernels are compiled for."},
+        {"kernels", kernels, METH_VARARGS,
+         "kernels(spec): those that an operator's calls launch here."},
         {"plan", plan, METH_VARARGS, "plan(spec): a kernel's plan, JSON."},
         {"counters", counters, METH_NOARGS, "What the context compiled, loaded and found cached."},
         {"prepare", prepare, METH_VARARGS,
@@ -231,28 +257,13 @@ PyObject *make_context_type(void) {
 
 /* ---- specs and presets ----------------------------------------------------------------------- */
 
-static int append(void *list, const char *text) {
-    PyObject *item = PyUnicode_FromString(text);
-    const int failed = !item || PyList_Append(list, item);
-    Py_XDECREF(item);
-    return failed;
-}
-
-/* `list` for OK, else an exception. */
-static PyObject *finish_list(PyObject *list, smelt_status status) {
-    if (status == SMELT_OK)
-        return list;
-    Py_DECREF(list);
-    return PyErr_Occurred() ? NULL : raise_status(status);
-}
-
 static PyObject *expand(PyObject *module, PyObject *args) {
     const char *spec;
     (void)module;
     if (!PyArg_ParseTuple(args, "s:expand", &spec))
         return NULL;
     PyObject *list = PyList_New(0);
-    return list ? finish_list(list, smelt_spec_expand(spec, append, list)) : NULL;
+    return list ? finish_list(list, smelt_spec_expand(NULL, spec, NULL, append, list)) : NULL;
 }
 
 static PyObject *preset(PyObject *module, PyObject *args) {
@@ -287,7 +298,7 @@ static PyObject *canonical(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef spec_functions[] = {
-    {"expand", expand, METH_VARARGS, "expand(spec): the kernels that an operator needs."},
+    {"expand", expand, METH_VARARGS, "expand(spec): an operator's kernels on any architecture."},
     {"preset", preset, METH_VARARGS, "preset(name, tp, passes): the operators that a model needs."},
     {"presets", presets, METH_NOARGS, "The names of the presets."},
     {"canonical", canonical, METH_VARARGS, "canonical(spec): the spec as every tool prints it."},

@@ -257,7 +257,7 @@ def _create(device: int, spec: str):
     if reason:
         made = Refused(f"{spec}: {reason}")
     else:
-        with _progress.of_operator(context(device), spec, len(_native.expand(spec))):
+        with _progress.of_operator(context(device), spec, len(context(device).kernels(spec))):
             made = _native.Operator(context(device), spec)
     with _lock:
         return _operators.setdefault((device, spec), made)

@@ -89,11 +89,12 @@ def warm(
         raise TypeError(f"smelt: arch must be a str or None, not {type(arch).__name__}")
     if progress is not None and not callable(progress):
         raise TypeError(f"smelt: progress must be callable, not {type(progress).__name__}")
-    kernels = dict.fromkeys(kernel for spec in _operators(what, tp, passes) for kernel in _native.expand(spec))
+    operators = _operators(what, tp, passes)
     if arch is not None:
         context = _native.Context(0, arch, _runtime.nvrtc_path())
     else:
         context = _runtime.context(-1 if _runtime.EMULATED else torch.cuda.current_device())
+    kernels = dict.fromkeys(kernel for spec in operators for kernel in context.kernels(spec))
     if progress is not None or not _progress.wanted():
         return context.prepare(tuple(kernels), jobs, progress)
     try:

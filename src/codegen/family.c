@@ -20,6 +20,7 @@ static struct smelt__spec *add(struct smelt__expansion *expansion,
         expansion->overflow = 1;
     } else {
         expansion->pass[expansion->count] = (unsigned char)pass;
+        expansion->conditions[expansion->count].variant = NULL;
         kernel = &expansion->kernels[expansion->count++];
     }
     smelt__spec_init(kernel, schema);
@@ -38,6 +39,12 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                unsigned pass) {
     return add(expansion, &family->schema, pass);
+}
+
+void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
+                                const char *variant) {
+    for (int i = first; i < expansion->count; i++)
+        expansion->conditions[i] = (struct smelt__condition){kernel, variant};
 }
 
 static void expand_one(const struct smelt__spec *spec, unsigned pass,
@@ -87,6 +94,29 @@ int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *
         return 0;
     }
     return expand_passes(spec, smelt__spec_passes(spec), expansion, message);
+}
+
+int smelt__expansion_plan(struct smelt__expansion *expansion,
+                          int (*make)(void *user, const struct smelt__spec *spec,
+                                      struct smelt__plan *plan),
+                          void *user) {
+    const char *variants[SMELT__MAX_KERNELS];
+    struct smelt__plan plan;
+    int kept = 0;
+    for (int i = 0; i < expansion->count; i++) {
+        const struct smelt__condition *const condition = &expansion->conditions[i];
+        variants[i] = "";
+        if (condition->variant && strcmp(variants[condition->kernel], condition->variant) != 0)
+            continue;
+        const int failure = make(user, &expansion->kernels[i], &plan);
+        if (failure)
+            return failure;
+        variants[i] = plan.variant;
+        expansion->kernels[kept] = expansion->kernels[i];
+        expansion->pass[kept++] = expansion->pass[i];
+    }
+    expansion->count = kept;
+    return 0;
 }
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */

@@ -19,6 +19,11 @@ enum {
 struct smelt__expansion {
     struct smelt__spec kernels[SMELT__MAX_KERNELS];
     unsigned char pass[SMELT__MAX_KERNELS];
+    /* A kernel that is launched only if kernel number `kernel`, before it, is planned in a variant. */
+    struct smelt__condition {
+        int kernel;
+        const char *variant; /* NULL: launched in any case */
+    } conditions[SMELT__MAX_KERNELS];
     int count;
     int overflow; /* 1: there were more */
 };
@@ -112,10 +117,18 @@ unsigned smelt__spec_passes(const struct smelt__spec *spec);
  * knob's value that only a kernel can reject is rejected with the spec. */
 int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* The kernels of an operator's passes, each checked; a kernel expands to itself. 0, or -1 with a
- * message: a pass that the operator lacks, too many kernels, a knob that a kernel rejects. */
+/* The kernels of an operator's passes on any architecture, each checked; a kernel expands to itself.
+ * 0, or -1 with a message: a pass that the operator lacks, too many kernels, a knob that a kernel
+ * rejects. */
 int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
                        struct smelt__message *message);
+
+/* Plans the kernels with `plan`, which returns 0 for success, and drops those whose condition the plans
+ * do not meet: no call launches them. Returns the first failure. */
+int smelt__expansion_plan(struct smelt__expansion *expansion,
+                          int (*plan)(void *user, const struct smelt__spec *spec,
+                                      struct smelt__plan *plan),
+                          void *user);
 
 /* For `expand`: appends a kernel with the keys and knobs that member number `member` inherits, to
  * be changed by the caller; when there are too many kernels, a spare one that is dropped. */
@@ -126,6 +139,10 @@ struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
                                                const struct smelt__kernel_family *family,
                                                unsigned pass);
+
+/* The kernels from number `first` on are launched only if kernel `kernel` is planned in `variant`. */
+void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
+                                const char *variant);
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 

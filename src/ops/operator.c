@@ -10,19 +10,6 @@
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* The kernels of an operator's spec, each of which has a plan on the context's architecture. */
-static smelt_status plan_all(const smelt_context *context, const struct smelt__spec *spec,
-                             struct smelt__expansion *expansion) {
-    struct smelt__message message;
-    struct smelt__plan plan;
-    if (smelt__spec_expand(spec, expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < expansion->count && status == SMELT_OK; i++)
-        status = smelt__context_plan(context, &expansion->kernels[i], NULL, &plan);
-    return status;
-}
-
 /* A spec's text, parsed and checked, and the type of its operator. */
 static smelt_status read_spec(const char *text, struct smelt__spec *spec,
                               const struct smelt__operator_type **type) {
@@ -47,7 +34,7 @@ smelt_status smelt_operator_supported(const smelt_context *context, const char *
         *why = "";
     smelt_status status = context ? read_spec(text, &spec, &type) : smelt__fail_null("context");
     if (status == SMELT_OK)
-        status = plan_all(context, &spec, &expansion);
+        status = smelt__context_expand(context, &spec, &expansion);
     if (status != SMELT_OK && why)
         *why = smelt_last_error();
     return status;
@@ -79,7 +66,7 @@ static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
                          const struct smelt__operator_type *type, smelt_operator **op) {
     struct smelt__expansion expansion;
     /* Nothing is compiled of an operator that cannot be made. */
-    smelt_status status = plan_all(context, spec, &expansion);
+    smelt_status status = smelt__context_expand(context, spec, &expansion);
     if (status != SMELT_OK)
         return status;
     smelt_operator *made = calloc(1, type->bytes);

@@ -1,138 +1,256 @@
-/* The operator sparse_gqa: see smelt/sparse_gqa.h. This file launches the query-stationary forward
- * kernels, sparse_gqa_block.c the block-stationary ones, sparse_gqa_backward.c the backward pass. */
+/*
+ * The operator sparse_gqa: see smelt/sparse_gqa.h. This file has the forward pass, sparse_gqa_backward.c
+ * the backward pass.
+ *
+ * Query-stationary kernels take one launch, before which lists of neighbouring queries may be united. With
+ * a block-stationary kernel queries are processed in chunks: for each the reverse index of its lists, the
+ * kernel that takes blocks of keys, and the one that merges its partial results.
+ */
 #include "smelt/sparse_gqa.h"
 
 #include <inttypes.h>
 
-#include "codegen/families/sparse_gqa.h"
+#include "codegen/families/sparse_gqa_lists.h"
 #include "ops/divide.h"
-#include "ops/key_grads.h"
 #include "ops/sparse_gqa.h"
 #include "runtime/log.h"
 
+/* clang-format off */
+#include "sparse_gqa_fwd.block.params.h"
+#include "sparse_gqa_merge.params.h"
+#include "sparse_gqa_united.params.h"
+/* clang-format on */
+
 enum {
     MOST_ROWS = 1 << 28, /* of all batches: the bits above a row's number are a mask of queries */
-    LIST_STEP = 64       /* united lists are padded to multiples of it */
+    LIST_STEP = 64,      /* united lists are padded to multiples of it */
+    MERGE_WARPS = 8      /* of a thread block: a unit each */
 };
 
-/* Queries of an item of the forward kernel; above 1, their lists are united. */
-static int item_queries(const smelt_operator *op) {
-    return smelt__sparse_gqa_block_launch(&op->kernels[SMELT__SPARSE_GQA_FWD]->plan)->queries;
-}
+struct forward {
+    struct smelt__gqa gqa;
+    const smelt_sparse_gqa_args *args;
+    const struct smelt__sparse_gqa_launch *launch; /* of the main kernel */
+    struct sparse_gqa_fwd_params params;           /* query-stationary */
+    struct sparse_attn_bwd_lists_params groups;    /* the same, where lists are united */
+    struct sparse_gqa_block_params block;          /* block-stationary */
+};
 
 /* ---- groups of neighbouring queries whose lists are united (entries of 1 to 16 rows) ----------- */
 
-struct groups {
-    int queries; /* of a group */
-    int64_t lists, blocks, groups, key_stride;
-    size_t members, counts, keys, masks; /* offsets in the workspace */
-};
-
-/* Sizes the groups and their arrays in the workspace. INVALID_ARGUMENT: there are too many rows. */
-static smelt_status place_groups(const struct smelt__call *call, int64_t entries,
-                                 struct groups *groups, size_t *bytes) {
-    const smelt_sparse_gqa_args *args = call->args;
-    const struct smelt__spec *spec = &call->op->spec;
-    const int64_t granularity = smelt__spec_get(spec, "granularity");
-    groups->queries = item_queries(call->op);
-    groups->lists = smelt__spec_get(spec, "lists") ? smelt__spec_get(spec, "kv_heads") : 1;
-    groups->blocks = smelt__divide_up(args->rows, granularity);
-    groups->groups = smelt__divide_up(entries, groups->queries);
-    groups->key_stride = smelt__divide_up(groups->queries * args->width, LIST_STEP) * LIST_STEP;
-    if (args->batches * groups->blocks * granularity >= MOST_ROWS)
+static smelt_status place_groups(struct forward *forward) {
+    struct smelt__gqa *const gqa = &forward->gqa;
+    const int64_t blocks = smelt__divide_up(gqa->fields.rows, gqa->granularity);
+    const int64_t queries = forward->launch->queries;
+    const int64_t groups = smelt__divide_up(gqa->queries, queries);
+    const int64_t stride = smelt__divide_up(queries * gqa->fields.width, LIST_STEP) * LIST_STEP;
+    const int64_t lists = gqa->index.groups * groups;
+    if (gqa->fields.batches * blocks * gqa->granularity >= MOST_ROWS)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "batches * rows is %" PRId64
                            "; with unite=1 it must be below 2^28: leave unite=1 out",
-                           args->batches * args->rows);
-    const int64_t lists = groups->lists * groups->groups;
-    groups->members = smelt__workspace_place(bytes, groups->groups * groups->queries, sizeof(int));
-    groups->counts = smelt__workspace_place(bytes, lists, sizeof(int));
-    groups->keys = smelt__workspace_place(bytes, lists * groups->key_stride, sizeof(int));
-    groups->masks = smelt__workspace_place(bytes, lists * groups->key_stride, 1);
+                           gqa->fields.batches * gqa->fields.rows);
+    forward->groups = (struct sparse_attn_bwd_lists_params){
+        .members = smelt__gqa_take(gqa, groups * queries, sizeof(int)),
+        .counts = smelt__gqa_take(gqa, lists, sizeof(int)),
+        .keys = smelt__gqa_take(gqa, lists * stride, sizeof(int)),
+        .masks = smelt__gqa_take(gqa, lists * stride, 1),
+        .groups = (int)groups,
+        .group_queries = (int)queries,
+        .key_stride = (int)stride,
+        .copies = 1,
+        .topk = (int)gqa->fields.width,
+        .ascending = 1,
+    };
+    forward->params.groups.blocks = (int)blocks;
     return SMELT_OK;
 }
 
 /* Unites one list, number `list`, of each group's queries. */
-static smelt_status unite_list(const struct smelt__call *call, const struct groups *groups,
-                               const struct sparse_gqa_fwd_params *main, int64_t list) {
-    const smelt_sparse_gqa_args *args = call->args;
-    const struct smelt__kernel *const kernel = call->op->kernels[SMELT__SPARSE_GQA_GROUPS];
-    char *const workspace = args->workspace;
-    const int64_t first = list * groups->groups;
-    struct sparse_attn_bwd_lists_params params = {
-        .work = main->groups.work,
-        .members = (int *)(void *)(workspace + groups->members),
-        .counts = (int *)(void *)(workspace + groups->counts) + first,
-        .keys = (int *)(void *)(workspace + groups->keys) + first * groups->key_stride,
-        .masks = (unsigned char *)workspace + groups->masks + first * groups->key_stride,
-        .groups = (int)groups->groups,
-        .group_queries = groups->queries,
-        .key_stride = (int)groups->key_stride,
-        .copies = 1,
-        .topk = (int)args->width,
-        .ascending = 1,
-    };
-    params.work.rows = (int)groups->blocks;
-    params.work.indices += list * main->lists.indices_group_stride;
+static smelt_status unite_list(const struct forward *forward, int64_t list) {
+    const struct smelt__gqa *const gqa = &forward->gqa;
+    const int64_t first = list * forward->groups.groups;
+    struct sparse_attn_bwd_lists_params params = forward->groups;
+    params.counts += first;
+    params.keys += first * params.key_stride;
+    params.masks += first * params.key_stride;
+    params.work = forward->params.groups.work;
+    params.work.rows = forward->params.groups.blocks;
+    params.work.indices += list * forward->params.lists.indices_group_stride;
     if (params.work.topk_length)
-        params.work.topk_length += list * main->lists.topk_length_group_stride;
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, groups->groups, kernel->most_blocks)},
-        .params = &params};
-    return smelt__kernel_launch(call->op->context, kernel, &launch, call->stream);
+        params.work.topk_length += list * forward->params.lists.topk_length_group_stride;
+    return smelt__call_launch(gqa->call, gqa->kernels[SMELT__SPARSE_GQA_GROUPS], params.groups, 0,
+                              &params);
 }
 
-/* Unites the lists of the queries of params->work, and replaces params->work by the groups. */
-static smelt_status launch_groups(const struct smelt__call *call, const struct groups *groups,
-                                  struct sparse_gqa_fwd_params *params) {
-    char *const at = ((const smelt_sparse_gqa_args *)call->args)->workspace;
-    const struct work_params work = params->work;
+/* Unites the lists of the main kernel's queries, and gives it the groups instead. */
+static smelt_status launch_groups(struct forward *forward) {
+    const struct sparse_attn_bwd_lists_params *const groups = &forward->groups;
+    struct work_params *const work = &forward->params.work;
     smelt_status status = SMELT_OK;
-    params->groups = (struct gqa_groups_params){
-        .work = work,
-        .members = (const int *)(void *)(at + groups->members),
-        .counts = (const int *)(void *)(at + groups->counts),
-        .keys = (const int *)(void *)(at + groups->keys),
-        .masks = (const unsigned char *)at + groups->masks,
-        .groups = (int)groups->groups,
-        .key_stride = (int)groups->key_stride,
-        .blocks = (int)groups->blocks,
+    forward->params.groups = (struct gqa_groups_params){
+        .work = *work,
+        .members = groups->members,
+        .counts = groups->counts,
+        .keys = groups->keys,
+        .masks = groups->masks,
+        .groups = groups->groups,
+        .key_stride = groups->key_stride,
+        .blocks = forward->params.groups.blocks,
     };
-    for (int64_t list = 0; list < groups->lists && status == SMELT_OK; list++)
-        status = unite_list(call, groups, params, list);
-    params->work = (struct work_params){
+    for (int list = 0; list < forward->gqa.index.groups && status == SMELT_OK; list++)
+        status = unite_list(forward, list);
+    *work = (struct work_params){
         .batches = 1,
-        .tokens = (int)groups->groups,
-        .rows = work.rows,
-        .width = work.width,
-        .query_capacity = (int)groups->groups,
-        .pdl_wait_at_end = work.pdl_wait_at_end,
+        .tokens = groups->groups,
+        .rows = work->rows,
+        .width = work->width,
+        .query_capacity = groups->groups,
+        .pdl_wait_at_end = work->pdl_wait_at_end,
     };
     return status;
 }
 
-/* ---- the forward pass ------------------------------------------------------------------------ */
-
-static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
-    const smelt_sparse_gqa_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    const smelt_status status = smelt__sparse_attn_check_queries(&fields);
-    *bytes = 0;
+static smelt_status launch_queries(struct forward *forward) {
+    const struct smelt__gqa *const gqa = &forward->gqa;
+    const struct smelt__kernel *const kernel = gqa->kernels[SMELT__SPARSE_GQA_FWD];
+    const smelt_status status = forward->launch->queries > 1 ? launch_groups(forward) : SMELT_OK;
     if (status != SMELT_OK)
         return status;
-    if (smelt__sparse_gqa_is_block(call->op))
-        return smelt__sparse_gqa_block_workspace(call, bytes);
-    struct groups groups;
-    return item_queries(call->op) > 1
-               ? place_groups(call, smelt__sparse_attn_count_queries(&fields), &groups, bytes)
-               : SMELT_OK;
+    const int64_t most = smelt__available_blocks(kernel, gqa->free_multiprocessors);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(kernel, forward->params.work.query_capacity, most)},
+        .pdl = 1,
+        .params = &forward->params};
+    return smelt__kernel_launch(gqa->call->op->context, kernel, &launch, gqa->call->stream);
 }
 
-static struct sparse_gqa_fwd_params pack(const smelt_sparse_gqa_args *args,
-                                         const struct smelt__sparse_attn_call *fields,
-                                         int64_t queries) {
-    return (struct sparse_gqa_fwd_params){
-        .work = smelt__sparse_attn_work(fields, queries),
+/* ---- block-stationary ------------------------------------------------------------------------ */
+
+/* The tiles of lists that may be united; zeros: none are. */
+static struct smelt__sparse_gqa_united_launch tiles_of(const struct smelt__gqa *gqa) {
+    const struct smelt__sparse_gqa_united_launch none = {0, 0};
+    int count;
+    smelt__operator_pass(gqa->call->op, SMELT_PASS_FORWARD, &count);
+    if (count <= SMELT__SPARSE_GQA_UNITED)
+        return none;
+    const struct smelt__sparse_gqa_united_launch *launch =
+        smelt__sparse_gqa_united_launch(&gqa->kernels[SMELT__SPARSE_GQA_UNITED]->plan);
+    return launch->tile_entries * gqa->fields.width <= SMELT__GQA_LISTS_MOST_SLOTS ? *launch : none;
+}
+
+static smelt_status place_blocks(struct forward *forward) {
+    struct smelt__gqa *const gqa = &forward->gqa;
+    const size_t value_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dv);
+    const size_t lse_bytes = SMELT__GQA_UNIT_HEADS * sizeof(float);
+    smelt__gqa_cut(gqa, forward->launch, value_bytes + lse_bytes);
+    const smelt_status status =
+        smelt__gqa_place_index(gqa, forward->launch->segment, SMELT__GQA_PAIRS, tiles_of(gqa));
+    const int64_t units = gqa->chunk * gqa->fields.width * gqa->units;
+    forward->block.partials = smelt__gqa_take(gqa, units, value_bytes);
+    forward->block.partial_lse = smelt__gqa_take(gqa, units, lse_bytes);
+    return status;
+}
+
+/* Fields of the params of the kernels that write out and lse. */
+#define OUTPUTS(from, index)                                                                       \
+    .work = (from)->work, .sink = (from)->sink, .out = (from)->out, .lse = (from)->lse,            \
+    .out_batch_stride = (from)->out_batch_stride, .out_token_stride = (from)->out_token_stride,    \
+    .out_head_stride = (from)->out_head_stride, .lse_batch_stride = (from)->lse_batch_stride,      \
+    .lse_token_stride = (from)->lse_token_stride, .lse_head_stride = (from)->lse_head_stride,      \
+    .tiles = (index)->tiles, .first = (index)->first, .entries = (index)->entries
+
+static smelt_status launch_merge(const struct forward *forward) {
+    const struct smelt__gqa *const gqa = &forward->gqa;
+    const struct sparse_gqa_merge_params params = {
+        OUTPUTS(&forward->params, &gqa->index),  .places = gqa->index.places,
+        .partials = forward->block.partials,     .partial_lse = forward->block.partial_lse,
+        .tile_entries = gqa->index.tile_entries,
+    };
+    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_MERGE,
+                             smelt__divide_up(gqa->index.entries * gqa->units, MERGE_WARPS),
+                             &params);
+}
+
+/* Unites lists where that pays. */
+static smelt_status launch_unite(const struct smelt__gqa *gqa) {
+    const int64_t tiles = smelt__gqa_tiles(gqa) * gqa->index.groups;
+    const struct smelt__launch launch = {
+        .blocks = {(uint32_t)smelt__divide_up(tiles, SMELT__GQA_LISTS_UNITE_TILES)},
+        .params = &gqa->index};
+    return smelt__kernel_launch(gqa->call->op->context, gqa->kernels[SMELT__SPARSE_GQA_UNITE],
+                                &launch, gqa->call->stream);
+}
+
+static smelt_status launch_united(const struct forward *forward) {
+    const struct smelt__gqa *const gqa = &forward->gqa;
+    const struct sparse_gqa_united_params params = {
+        OUTPUTS(&forward->params, &gqa->index),
+        .q_map = forward->block.q_map,
+        .k = forward->block.k,
+        .v = forward->block.v,
+        .lists = forward->params.lists,
+        .items = forward->block.items,
+        .united = gqa->index.united,
+        .scale = forward->params.scale,
+    };
+    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_UNITED, smelt__gqa_tiles(gqa) * gqa->kv_heads,
+                             &params);
+}
+
+static smelt_status launch_chunk(void *user) {
+    const struct forward *const forward = user;
+    const struct smelt__gqa *const gqa = &forward->gqa;
+    const int tiles = gqa->index.tiles != NULL;
+    smelt_status status = tiles ? launch_unite(gqa) : SMELT_OK;
+    if (status == SMELT_OK)
+        status = smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_COUNT);
+    if (status == SMELT_OK && tiles)
+        status = launch_united(forward);
+    if (status == SMELT_OK && gqa->lists > 0)
+        status = smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_FWD, INT32_MAX, &forward->block);
+    return status == SMELT_OK ? launch_merge(forward) : status;
+}
+
+static smelt_status launch_blocks(struct forward *forward) {
+    struct smelt__gqa *const gqa = &forward->gqa;
+    smelt_status status = SMELT_OK;
+    gqa->index.work = forward->params.work;
+    gqa->index.lists = forward->params.lists;
+    forward->block.scale = forward->args->scale;
+    if (gqa->lists > 0)
+        status = smelt__gqa_sources(gqa, forward->launch, &forward->block.items,
+                                    &forward->block.q_map, &forward->block.k, &forward->block.v);
+    return status == SMELT_OK ? smelt__gqa_each_chunk(gqa, launch_chunk, forward) : status;
+}
+
+/* ---- the forward pass ------------------------------------------------------------------------ */
+
+static smelt_status place(const struct smelt__call *call, struct forward *forward) {
+    const smelt_sparse_gqa_args *args = call->args;
+    *forward = (struct forward){.gqa = SMELT__GQA(call, args), .args = args};
+    const smelt_status status = smelt__gqa_begin(&forward->gqa);
+    if (status != SMELT_OK)
+        return status;
+    forward->launch = smelt__sparse_gqa_launch(&forward->gqa.kernels[SMELT__SPARSE_GQA_FWD]->plan);
+    if (forward->launch->segment > 0) /* other plans leave it 0 */
+        return place_blocks(forward);
+    return forward->launch->queries > 1 ? place_groups(forward) : SMELT_OK;
+}
+
+static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
+    struct forward forward;
+    const smelt_status status = place(call, &forward);
+    *bytes = forward.gqa.bytes;
+    return status;
+}
+
+/* Sets what the query-stationary kernels read, and others take from their params. */
+static void pack(struct forward *forward) {
+    const smelt_sparse_gqa_args *args = forward->args;
+    const struct gqa_groups_params groups = forward->params.groups;
+    forward->params = (struct sparse_gqa_fwd_params){
+        .work = smelt__sparse_attn_work(&forward->gqa.fields, forward->gqa.queries),
         .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
@@ -141,41 +259,27 @@ static struct sparse_gqa_fwd_params pack(const smelt_sparse_gqa_args *args,
         SMELT__TENSOR_BTH(out, args->out),
         SMELT__TENSOR_BTH(lse, args->lse),
         .scale = args->scale,
+        .groups = groups,
     };
 }
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    size_t needed = 0, bytes = 0;
+    struct forward forward;
     smelt_status status = smelt__sparse_attn_check_call(&fields);
-    int64_t queries = smelt__sparse_attn_count_queries(&fields);
+    const int64_t queries = smelt__sparse_attn_count_queries(&fields);
     if (status != SMELT_OK || queries == 0)
         return status; /* of an empty call no tensor is looked at */
-    status = workspace(call, &needed);
+    status = place(call, &forward);
     if (status == SMELT_OK)
-        status = smelt__call_check(call, needed, NULL, 0);
+        status = smelt__call_check(call, forward.gqa.bytes, NULL, 0);
     if (status == SMELT_OK)
         status = smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries);
     if (status != SMELT_OK)
         return status;
-    struct sparse_gqa_fwd_params params = pack(args, &fields, queries);
-    if (smelt__sparse_gqa_is_block(call->op))
-        return smelt__sparse_gqa_block_forward(call, &params);
-    if (item_queries(call->op) > 1) {
-        struct groups groups;
-        status = place_groups(call, queries, &groups, &bytes);
-        if (status == SMELT_OK)
-            status = launch_groups(call, &groups, &params);
-        if (status != SMELT_OK)
-            return status;
-        queries = groups.groups;
-    }
-    const struct smelt__kernel *kernel = call->op->kernels[SMELT__SPARSE_GQA_FWD];
-    const int64_t most = smelt__available_blocks(kernel, args->free_multiprocessors);
-    const struct smelt__launch one = {
-        .blocks = {smelt__blocks_for(kernel, queries, most)}, .pdl = 1, .params = &params};
-    return smelt__kernel_launch(call->op->context, kernel, &one, call->stream);
+    pack(&forward);
+    return forward.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
 }
 
 /* ---- the operator ---------------------------------------------------------------------------- */

@@ -1,11 +1,13 @@
-/* What the files of sparse_gqa's passes share: the params of lists and limits; the reverse index of
- * lists (sparse_gqa_index.c); the block-stationary kernels (sparse_gqa_block.c). */
+/* What the files of sparse_gqa's passes share: a call of either pass, the reverse index of its lists, and
+ * the launches of block-stationary kernels (sparse_gqa_index.c). */
 #pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "codegen/families/sparse_gqa.h"
 #include "ops/call.h"
+#include "ops/key_grads.h"
 #include "ops/sparse_attn_call.h"
 #include "ops/sparse_gqa_table.h"
 #include "runtime/kernel.h"
@@ -30,92 +32,89 @@
         .topk_length_group_stride = (args)->topk_length.strides[2]                                 \
     }
 
-/* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */
-
-/* What is indexed. The caller sets the fields of the first group. */
-struct smelt__gqa_index {
-    int64_t batches, rows, width;
-    int64_t entries; /* of the query list, at most, that are indexed at once */
-    int groups, granularity;
-    int segment;      /* pairs of a segment, as in the kernel that takes segments */
-    int with_queries; /* 1: `queries` is written */
-    int with_pairs;   /* 1: `pairs`, `places` and `order` are written */
-    int tile_entries; /* entries of a tile, whose lists may be united; 0: none are */
-    int part_entries; /* entries of a part of a tile */
-
-    int64_t blocks, lists, chunk_entries;
-    size_t counts, starts, items, queries, pairs, places, order, tiles,
-        united; /* offsets in the workspace */
+/* A call of a pass. Its arrays in the workspace are pointers, which mean nothing while only the size is
+ * asked for. */
+struct smelt__gqa {
+    const struct smelt__call *call;
+    const struct smelt__kernel *const *kernels; /* of the pass */
+    struct smelt__sparse_attn_call fields;
+    const smelt_const_tensor *q, *k, *v;
+    int64_t free_multiprocessors;
+    void *workspace;
+    size_t bytes; /* of the workspace */
+    int heads, kv_heads, dqk, dv, granularity;
+    int64_t queries; /* entries of the query list */
+    /* The reverse index; its fields work and lists are set once the strides are. */
+    struct sparse_gqa_lists_params index;
+    int64_t chunk; /* entries that are indexed at once */
+    int64_t lists; /* of the index */
+    int64_t units; /* block-stationary: of an entry and slot */
 };
 
-/* Sets the fields of the second group; the arrays begin at *end, which is advanced.
- * INVALID_ARGUMENT for more lists or pairs than a kernel can number. */
-smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end);
+/* The beginning of a call; `args`: its args struct. Then smelt__gqa_begin. */
+#define SMELT__GQA(call_, args)                                                                    \
+    {                                                                                              \
+        .call = (call_), .fields = SMELT__SPARSE_ATTN_CALL(args), .q = &(args)->q,                 \
+        .k = &(args)->k, .v = &(args)->v, .free_multiprocessors = (args)->free_multiprocessors,    \
+        .workspace = (args)->workspace                                                             \
+    }
 
-/* The params of entries from `first` on, at most index->entries. */
-struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_index *index,
-                                                       const struct work_params *work,
-                                                       const struct gqa_lists_params *lists,
-                                                       int64_t first, int64_t entries,
-                                                       void *workspace);
+/* Sets what the spec and the numbers say. INVALID_ARGUMENT for a wrong number of queries. */
+smelt_status smelt__gqa_begin(struct smelt__gqa *gqa);
 
-/* Tiles of one group, with `entries` entries. */
-int64_t smelt__gqa_index_tiles(const struct smelt__gqa_index *index, int64_t entries);
+/* The next array of the workspace. */
+void *smelt__gqa_take(struct smelt__gqa *gqa, int64_t count, size_t bytes);
 
-/* Launches the three kernels, in the order of their key `pass`. Errors: DRIVER. */
-smelt_status smelt__gqa_index_launch(const smelt_context *context,
-                                     const struct smelt__kernel *const *kernels,
-                                     const struct sparse_gqa_lists_params *params,
-                                     struct CUstream_st *stream);
+/* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */
+
+/* Its optional arrays: `queries`; `pairs`, `places` and `order`. */
+enum { SMELT__GQA_QUERIES = 1, SMELT__GQA_PAIRS = 2 };
+
+/* Places the index of gqa->chunk entries, with segments of so many pairs. `tiles`: of lists that may be
+ * united; zeros: none are. INVALID_ARGUMENT for more lists or pairs than a kernel can number. */
+smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
+                                    struct smelt__sparse_gqa_united_launch tiles);
+
+/* Tiles of the entries that are indexed, of one group. */
+int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa);
+
+/* Launches passes count, scan and fill of sparse_gqa_lists, of which `kernels` are, on the entries of the
+ * index. Without keys every slot is masked, and no kernel is needed. Errors: DRIVER. */
+smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
+                                     const struct smelt__kernel *const *kernels);
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
 
 enum { SMELT__GQA_UNIT_HEADS = 8, SMELT__GQA_ELEMENT = 2 /* bytes */ };
 
-/* Entries of a chunk of the query list: as many as have at most 2.5 GiB of partial results, of which an
- * entry has `bytes`. */
-int64_t smelt__gqa_chunk_of(int64_t queries, int64_t bytes);
+/* Divides the queries into chunks, each of which has at most 2.5 GiB of partial results, of
+ * `unit_bytes` for each unit. */
+void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
+                    size_t unit_bytes);
 
-/* Makes the index of a chunk. Without keys every slot is masked, and no kernel is needed. Errors: DRIVER. */
-smelt_status smelt__gqa_launch_index(const struct smelt__call *call,
-                                     const struct smelt__gqa_index *index,
-                                     const struct smelt__kernel *const *kernels,
-                                     const struct sparse_gqa_lists_params *params);
+/* What these kernels read: the index, q, k and v. INVALID_ARGUMENT for strides that no map can have;
+ * DRIVER. */
+smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
+                                const struct smelt__sparse_gqa_launch *launch,
+                                struct gqa_items_params *items, struct tensor_map *q_map,
+                                struct gqa_block_source *k, struct gqa_block_source *v);
+/* The map of q or of a tensor like it. Errors as above. */
+smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name,
+                                  const smelt_const_tensor *tensor, int columns,
+                                  const struct smelt__sparse_gqa_launch *launch,
+                                  struct tensor_map *map);
 
-/* The index, for the kernels that take items. */
-struct gqa_items_params smelt__gqa_items(const struct smelt__gqa_index *index,
-                                         const struct sparse_gqa_lists_params *params);
+/* Calls `launch` for each chunk, which gqa->index then describes; stops at the first error. */
+smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
+                                   void *user);
 
-/* A bf16 tensor [batches, rows, heads, columns], in boxes of 64 columns. */
-struct smelt__gqa_map_source {
-    const char *name;
-    const smelt_const_tensor *tensor; /* all strides set */
-    int64_t columns, heads, rows, batches;
-    int box_heads, box_rows;
-};
-
-/* INVALID_ARGUMENT for strides that no map can have; DRIVER. */
-smelt_status smelt__gqa_map_make(const smelt_context *context,
-                                 const struct smelt__gqa_map_source *source,
-                                 struct tensor_map *map);
-
-/* The same for k or v, in boxes of a block's rows. */
-smelt_status smelt__gqa_source_make(const smelt_context *context,
-                                    const struct smelt__gqa_map_source *source,
-                                    struct gqa_block_source *block);
-
-/* Launches `blocks` thread blocks, or fewer to leave multiprocessors free. Errors: DRIVER. */
-smelt_status smelt__gqa_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
-                               int64_t blocks, int64_t free_multiprocessors, const void *params);
-
-/* Whether an operator's forward kernel is block-stationary. */
-int smelt__sparse_gqa_is_block(const smelt_operator *op);
-/* The workspace of such a call, whose numbers are checked. INVALID_ARGUMENT. */
-smelt_status smelt__sparse_gqa_block_workspace(const struct smelt__call *call, size_t *bytes);
-/* Launches a call with queries, whose arguments are checked. `params`: those of variant mma, for their
- * tensors and numbers. Errors: INVALID_ARGUMENT, DRIVER. */
-smelt_status smelt__sparse_gqa_block_forward(const struct smelt__call *call,
-                                             const struct sparse_gqa_fwd_params *params);
+/* Launches `items` items of kernel number `number`, fewer thread blocks to leave multiprocessors free.
+ * Errors: DRIVER. */
+static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int number,
+                                             int64_t items, const void *params) {
+    return smelt__call_launch(gqa->call, gqa->kernels[number], items, gqa->free_multiprocessors,
+                              params);
+}
 
 /* ---- the backward pass (sparse_gqa_backward.c): its workspace, and its launch ---------------- */
 

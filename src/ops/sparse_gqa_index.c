@@ -1,4 +1,5 @@
-/* The reverse index of sparse_gqa's lists: its arrays in the workspace, and its launch. */
+/* What both passes of sparse_gqa have: the spec's and the call's numbers, the reverse index of the lists,
+ * and the launches of block-stationary kernels, which process the queries in chunks. */
 #include "ops/sparse_gqa.h"
 
 #include <inttypes.h>
@@ -6,108 +7,198 @@
 #include "codegen/families/sparse_gqa_lists.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
-#include "ops/key_grads.h"
 #include "runtime/log.h"
+#include "runtime/tensor_map.h"
 
 enum {
     MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000, /* of a list or pair */
+    MAP_COLUMNS = 64,
     /* In hundredths. Computing a block for a part of 64 rows takes as long as 2.5 pairs, whose
      * partial results are written and read; above this limit uniting is slower. */
     MOST_TILE_COST = 40
 };
+#define PARTIAL_BYTES ((int64_t)5 << 29) /* 2.5 GiB */
 
-int64_t smelt__gqa_index_tiles(const struct smelt__gqa_index *index, int64_t entries) {
-    return smelt__divide_up(entries, index->tile_entries);
+smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
+    const struct smelt__spec *spec = &gqa->call->op->spec;
+    const smelt_status status = smelt__sparse_attn_check_queries(&gqa->fields);
+    int count;
+    if (status != SMELT_OK)
+        return status;
+    gqa->kernels =
+        gqa->call->op->kernels + smelt__operator_pass(gqa->call->op, gqa->call->pass->pass, &count);
+    gqa->heads = (int)smelt__spec_get(spec, "heads");
+    gqa->kv_heads = (int)smelt__spec_get(spec, "kv_heads");
+    gqa->dqk = (int)smelt__spec_get(spec, "dqk");
+    gqa->dv = (int)smelt__spec_get(spec, "dv");
+    gqa->granularity = (int)smelt__spec_get(spec, "granularity");
+    gqa->queries = gqa->chunk = smelt__sparse_attn_count_queries(&gqa->fields);
+    gqa->index.groups = smelt__spec_get(spec, "lists") ? gqa->kv_heads : 1;
+    return SMELT_OK;
 }
 
-smelt_status smelt__gqa_index_place(struct smelt__gqa_index *index, size_t *end) {
-    index->blocks = smelt__divide_up(index->rows, index->granularity);
-    index->lists = index->batches * index->groups * index->blocks;
-    const int64_t slots = index->entries * index->groups * index->width;
-    if (index->lists > MOST_NUMBER || slots > MOST_NUMBER)
+void *smelt__gqa_take(struct smelt__gqa *gqa, int64_t count, size_t bytes) {
+    return (void *)((uintptr_t)gqa->workspace + smelt__workspace_place(&gqa->bytes, count, bytes));
+}
+
+/* ---- the reverse index ----------------------------------------------------------------------- */
+
+smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
+                                    struct smelt__sparse_gqa_united_launch tiles) {
+    struct sparse_gqa_lists_params *const index = &gqa->index;
+    const int64_t blocks = smelt__divide_up(gqa->fields.rows, gqa->granularity);
+    const int64_t slots = gqa->chunk * index->groups * gqa->fields.width;
+    const size_t number = sizeof(int);
+    int64_t entries = SMELT__CUT_INDEX_CHUNK;
+    gqa->lists = gqa->fields.batches * index->groups * blocks;
+    if (gqa->lists > MOST_NUMBER || slots > MOST_NUMBER)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "%" PRId64 " lists of blocks and %" PRId64
                            " slots are too many for one call; at most %d of each",
-                           index->lists, slots, MOST_NUMBER);
-    index->chunk_entries = SMELT__CUT_INDEX_CHUNK;
-    while (smelt__divide_up(index->entries, index->chunk_entries) * index->lists > MOST_COUNTS &&
-           index->chunk_entries < index->entries)
-        index->chunk_entries *= 2;
-    const int64_t chunks = smelt__divide_up(index->entries, index->chunk_entries);
-    const size_t number = sizeof(int);
-    index->counts = smelt__workspace_place(end, chunks * index->lists, number);
-    index->starts = smelt__workspace_place(end, index->lists + 1, number);
-    index->items = smelt__workspace_place(end, index->lists + 1, number);
-    index->queries = smelt__workspace_place(end, index->with_queries ? slots : 0, number);
-    if (index->with_pairs) {
-        const int64_t segments = index->lists + slots / index->segment;
-        index->pairs = smelt__workspace_place(end, slots, 2 * number);
-        index->places = smelt__workspace_place(end, slots, number);
-        index->order = smelt__workspace_place(end, segments, 2 * number);
+                           gqa->lists, slots, MOST_NUMBER);
+    while (smelt__divide_up(gqa->chunk, entries) * gqa->lists > MOST_COUNTS && entries < gqa->chunk)
+        entries *= 2;
+    index->blocks = (int)blocks;
+    index->granularity = gqa->granularity;
+    index->chunk_entries = (int)entries;
+    index->segment = segment;
+    index->tile_entries = tiles.tile_entries;
+    index->part_entries = tiles.part_entries;
+    index->most_tile_cost = MOST_TILE_COST;
+    index->counts =
+        smelt__gqa_take(gqa, smelt__divide_up(gqa->chunk, entries) * gqa->lists, number);
+    index->starts = smelt__gqa_take(gqa, gqa->lists + 1, number);
+    index->items = smelt__gqa_take(gqa, gqa->lists + 1, number);
+    if (arrays & SMELT__GQA_QUERIES)
+        index->queries = smelt__gqa_take(gqa, slots, number);
+    if (arrays & SMELT__GQA_PAIRS) {
+        index->pairs = smelt__gqa_take(gqa, slots, 2 * number);
+        index->places = smelt__gqa_take(gqa, slots, number);
+        index->order = smelt__gqa_take(gqa, gqa->lists + slots / segment, 2 * number);
     }
-    if (index->tile_entries) {
-        const int64_t tiles = smelt__gqa_index_tiles(index, index->entries) * index->groups;
-        index->tiles = smelt__workspace_place(end, tiles, number);
+    if (tiles.tile_entries) {
+        const int64_t count = smelt__divide_up(gqa->chunk, tiles.tile_entries) * index->groups;
+        index->tiles = smelt__gqa_take(gqa, count, number);
         index->united =
-            smelt__workspace_place(end, tiles * index->tile_entries * index->width, 4 * number);
+            smelt__gqa_take(gqa, count * tiles.tile_entries * gqa->fields.width, 4 * number);
+        if (gqa->lists == 0) /* no pass writes tiles */
+            index->tiles = index->united = NULL;
     }
     return SMELT_OK;
 }
 
-static int *ints_at(void *workspace, size_t offset) {
-    return (int *)(void *)((char *)workspace + offset);
+int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa) {
+    return smelt__divide_up(gqa->index.entries, gqa->index.tile_entries);
 }
 
-struct sparse_gqa_lists_params smelt__gqa_index_params(const struct smelt__gqa_index *index,
-                                                       const struct work_params *work,
-                                                       const struct gqa_lists_params *lists,
-                                                       int64_t first, int64_t entries,
-                                                       void *workspace) {
-    const int pairs = index->with_pairs;
-    const int unites = index->tile_entries && index->lists > 0; /* else no pass writes tiles */
-    return (struct sparse_gqa_lists_params){
-        .work = *work,
-        .lists = *lists,
-        .counts = ints_at(workspace, index->counts),
-        .starts = ints_at(workspace, index->starts),
-        .items = ints_at(workspace, index->items),
-        .queries = index->with_queries ? ints_at(workspace, index->queries) : NULL,
-        .pairs = pairs ? ints_at(workspace, index->pairs) : NULL,
-        .places = pairs ? ints_at(workspace, index->places) : NULL,
-        .order = pairs ? ints_at(workspace, index->order) : NULL,
-        .tiles = unites ? ints_at(workspace, index->tiles) : NULL,
-        .united = unites ? ints_at(workspace, index->united) : NULL,
-        .first = (int)first,
-        .entries = (int)entries,
-        .groups = index->groups,
-        .blocks = (int)index->blocks,
-        .granularity = index->granularity,
-        .chunks = (int)smelt__divide_up(entries, index->chunk_entries),
-        .chunk_entries = (int)index->chunk_entries,
-        .segment = index->segment,
-        .tile_entries = index->tile_entries,
-        .part_entries = index->part_entries,
-        .most_tile_cost = MOST_TILE_COST,
-    };
-}
-
-smelt_status smelt__gqa_index_launch(const smelt_context *context,
-                                     const struct smelt__kernel *const *kernels,
-                                     const struct sparse_gqa_lists_params *params,
-                                     struct CUstream_st *stream) {
-    const int64_t lists = (int64_t)params->work.batches * params->blocks; /* of a group */
-    const int64_t parts =
-        params->chunks * params->groups * smelt__divide_up(lists, SMELT__GQA_LISTS_AT_ONCE);
-    const uint32_t blocks[SMELT__GQA_LISTS_PASSES] = {
-        [SMELT__GQA_LISTS_COUNT] = (uint32_t)parts,
-        [SMELT__GQA_LISTS_SCAN] = 1,
-        [SMELT__GQA_LISTS_FILL] = (uint32_t)parts,
-    };
+smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
+                                     const struct smelt__kernel *const *kernels) {
+    const smelt_context *const context = gqa->call->op->context;
+    struct sparse_gqa_lists_params params = gqa->index;
+    if (gqa->lists == 0)
+        return smelt__fill_async(
+            context, params.places, UINT32_MAX,
+            (size_t)(params.entries * (int64_t)params.groups * gqa->fields.width),
+            gqa->call->stream);
+    params.chunks = (int)smelt__divide_up(params.entries, params.chunk_entries);
+    const int64_t parts = (int64_t)params.chunks * params.groups *
+                          smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
     smelt_status status = SMELT_OK;
     for (int i = 0; i < SMELT__GQA_LISTS_PASSES && status == SMELT_OK; i++) {
-        const struct smelt__launch launch = {.blocks = {blocks[i]}, .params = params};
-        status = smelt__kernel_launch(context, kernels[i], &launch, stream);
+        const struct smelt__launch launch = {
+            .blocks = {i == SMELT__GQA_LISTS_SCAN ? 1 : (uint32_t)parts}, .params = &params};
+        status = smelt__kernel_launch(context, kernels[i], &launch, gqa->call->stream);
+    }
+    return status;
+}
+
+/* ---- block-stationary kernels ---------------------------------------------------------------- */
+
+void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
+                    size_t unit_bytes) {
+    gqa->units = (int64_t)gqa->kv_heads * launch->units;
+    const int64_t bytes = (int64_t)unit_bytes * gqa->units * gqa->fields.width;
+    const int64_t most = PARTIAL_BYTES / bytes;
+    const int64_t chunks = smelt__divide_up(gqa->queries, most > 0 ? most : 1);
+    gqa->chunk = chunks > 0 ? smelt__divide_up(gqa->queries, chunks) : 0;
+}
+
+/* The map of a bf16 tensor [batches, rows, heads, columns]. */
+static smelt_status make_map(const struct smelt__gqa *gqa, const char *name,
+                             const smelt_const_tensor *tensor, const int64_t *extents,
+                             const int *boxes, struct tensor_map *map) {
+    struct smelt__tensor_box box = {
+        .data = tensor->data,
+        .element = SMELT__MAP_BF16,
+        .swizzle = SMELT__MAP_SWIZZLE_128,
+        .dimensions = 4,
+        .extents = {(uint64_t)extents[0]},
+        .box = {MAP_COLUMNS, (uint32_t)boxes[0], (uint32_t)boxes[1], 1},
+    };
+    for (int i = 1; i < 4; i++) {
+        const int64_t stride =
+            extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / SMELT__GQA_ELEMENT;
+        const smelt_status status =
+            smelt__check_map_stride(name, 3 - i, stride, SMELT__GQA_ELEMENT, "variant=mma");
+        if (status != SMELT_OK)
+            return status;
+        box.extents[i] = (uint64_t)extents[i];
+        box.strides[i] = (uint64_t)(stride * SMELT__GQA_ELEMENT);
+    }
+    return smelt__tensor_map_make(gqa->call->op->context, &box, map);
+}
+
+smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name,
+                                  const smelt_const_tensor *tensor, int columns,
+                                  const struct smelt__sparse_gqa_launch *launch,
+                                  struct tensor_map *map) {
+    const int64_t extents[] = {columns, gqa->heads, gqa->fields.tokens, gqa->fields.batches};
+    const int boxes[] = {launch->box_heads, 1};
+    return make_map(gqa, name, tensor, extents, boxes, map);
+}
+
+/* k or v, in boxes of a block's rows. */
+static smelt_status make_source(const struct smelt__gqa *gqa, const char *name,
+                                const smelt_const_tensor *tensor, int columns,
+                                struct gqa_block_source *source) {
+    const int64_t extents[] = {columns, gqa->kv_heads, gqa->fields.rows, gqa->fields.batches};
+    const int boxes[] = {1, gqa->granularity};
+    *source = (struct gqa_block_source){
+        .data = tensor->data,
+        .batch_stride = tensor->strides[0],
+        .row_stride = tensor->strides[1],
+        .head_stride = tensor->strides[2],
+    };
+    return make_map(gqa, name, tensor, extents, boxes, &source->map);
+}
+
+smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
+                                const struct smelt__sparse_gqa_launch *launch,
+                                struct gqa_items_params *items, struct tensor_map *q_map,
+                                struct gqa_block_source *k, struct gqa_block_source *v) {
+    *items = (struct gqa_items_params){.starts = gqa->index.starts,
+                                       .items = gqa->index.items,
+                                       .order = gqa->index.order,
+                                       .pairs = gqa->index.pairs,
+                                       .lists = (int)gqa->lists,
+                                       .blocks = gqa->index.blocks,
+                                       .tokens = (int)gqa->fields.tokens,
+                                       .rows = (int)gqa->fields.rows};
+    smelt_status status = smelt__gqa_query_map(gqa, "q", gqa->q, gqa->dqk, launch, q_map);
+    if (status == SMELT_OK)
+        status = make_source(gqa, "k", gqa->k, gqa->dqk, k);
+    return status == SMELT_OK ? make_source(gqa, "v", gqa->v, gqa->dv, v) : status;
+}
+
+smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
+                                   void *user) {
+    smelt_status status = SMELT_OK;
+    for (int64_t first = 0; first < gqa->queries && status == SMELT_OK; first += gqa->chunk) {
+        const int64_t left = gqa->queries - first;
+        gqa->index.first = (int)first;
+        gqa->index.entries = (int)(left < gqa->chunk ? left : gqa->chunk);
+        status = launch(user);
     }
     return status;
 }

@@ -12,7 +12,7 @@
 #include "runtime/specs.h"
 #include "smelt/kernels.h"
 
-static smelt_status parse(const char *text, struct smelt__spec *spec) {
+smelt_status smelt__spec_from_text(const char *text, struct smelt__spec *spec) {
     struct smelt__message message;
     if (!text)
         return smelt__fail_null("spec");
@@ -28,7 +28,7 @@ static smelt_status give(smelt_text_function each, void *user, const char *text)
     return SMELT_OK;
 }
 
-static smelt_status give_specs(const struct smelt__spec *specs, int count, smelt_text_function each,
+smelt_status smelt__specs_give(const struct smelt__spec *specs, int count, smelt_text_function each,
                                void *user) {
     smelt_status status = SMELT_OK;
     for (int i = 0; i < count && !status; i++) {
@@ -46,7 +46,7 @@ smelt_status smelt_spec_canonical(const char *text, char **canonical) {
     if (!canonical)
         return smelt__fail_null("canonical");
     *canonical = NULL;
-    smelt_status status = parse(text, &spec);
+    smelt_status status = smelt__spec_from_text(text, &spec);
     if (status)
         return status;
     smelt__spec_print(&spec, printed);
@@ -58,7 +58,7 @@ smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
     struct smelt__spec spec;
     if (!key || !value)
         return smelt__fail_null(key ? "value" : "key");
-    const smelt_status status = parse(text, &spec);
+    const smelt_status status = smelt__spec_from_text(text, &spec);
     if (status)
         return status;
     if (smelt__spec_key(spec.schema, key) < 0)
@@ -66,21 +66,6 @@ smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
                            "%s has no key %s; `smelt list` names its keys", spec.schema->name, key);
     *value = smelt__spec_get(&spec, key);
     return SMELT_OK;
-}
-
-smelt_status smelt_spec_expand(const char *text, smelt_text_function each, void *user) {
-    struct smelt__spec spec;
-    struct smelt__expansion expansion;
-    struct smelt__message message;
-
-    if (!each)
-        return smelt__fail_null("each");
-    smelt_status status = parse(text, &spec);
-    if (status)
-        return status;
-    if (smelt__spec_expand(&spec, &expansion, &message))
-        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
-    return give_specs(expansion.kernels, expansion.count, each, user);
 }
 
 smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
@@ -98,7 +83,7 @@ smelt_status smelt_preset_expand(const char *preset, int tp, unsigned passes,
     int count = smelt__preset_expand(preset, tp, passes, specs, &message);
     if (count < 0)
         return smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
-    return give_specs(specs, count, each, user);
+    return smelt__specs_give(specs, count, each, user);
 }
 
 /* Entry `index` of a list; NULL past its end. `line`: room for a text of two words. */
@@ -143,7 +128,7 @@ static smelt_status find_family(const char *name, const struct smelt__schema **s
     if (!name)
         return smelt__fail_null("family");
     if (strchr(name, ':'))
-        status = parse(name, &spec);
+        status = smelt__spec_from_text(name, &spec);
     else if (!(spec.schema = smelt__schema_find(name, &message)))
         status = smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
     *schema = spec.schema;
@@ -220,7 +205,7 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch) {
     struct smelt__message message;
 
-    smelt_status status = parse(kernel, spec);
+    smelt_status status = smelt__spec_from_text(kernel, spec);
     if (status)
         return status;
     if (!arch_name)

@@ -5,7 +5,15 @@
 #include "codegen/template/engine.h"
 #include "codegen/text.h"
 #include "runtime/cache/cache.h"
+#include "smelt/kernels.h"
 #include "smelt/status.h"
+
+/* Parses a spec. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC. */
+smelt_status smelt__spec_from_text(const char *text, struct smelt__spec *spec);
+
+/* Passes specs' texts to the caller's function. CANCELLED if it ends the enumeration. */
+smelt_status smelt__specs_give(const struct smelt__spec *specs, int count, smelt_text_function each,
+                               void *user);
 
 /* Parses a kernel's spec and architecture. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC (also for
  * an operator and an unknown architecture). */

@@ -297,7 +297,8 @@ void kernel_infos(void) {
     for (int i = 0; i < pass_count; i++) {
         struct expansion expansion = {0};
         smelt_kernel_info info = SMELT_KERNEL_INFO_INIT, unset = {0};
-        assert_int_equal(smelt_spec_expand(passes[i].text, take_kernel, &expansion), SMELT_OK);
+        assert_int_equal(smelt_spec_expand(context, passes[i].text, NULL, take_kernel, &expansion),
+                         SMELT_OK);
         assert_true(expansion.count >= 1);
         fill_infos(i, &expansion, sizeof info);
         fill_infos(i, &expansion, sizeof info + TAIL);

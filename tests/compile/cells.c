@@ -53,7 +53,7 @@ static int add_kernel(void *user, const char *kernel) {
 
 static int add_operator(void *user, const char *spec) {
     struct collector *collector = user;
-    if (smelt_spec_expand(spec, add_kernel, collector) != SMELT_OK) {
+    if (smelt_spec_expand(NULL, spec, NULL, add_kernel, collector) != SMELT_OK) {
         fprintf(stderr, "matrix: %s: %s\n", spec, smelt_last_error());
         collector->failed = 1;
     }

@@ -78,7 +78,8 @@ static int add_source(void *kernels, const char *kernel) {
 /* Whether the spec's kernels take too long to compile. */
 static int is_too_long(const char *spec, const char *arch) {
     struct kernels kernels = {.arch = arch};
-    return smelt_spec_expand(spec, add_source, &kernels) != SMELT_OK || kernels.bytes > MOST_SOURCE;
+    return smelt_spec_expand(NULL, spec, NULL, add_source, &kernels) != SMELT_OK ||
+           kernels.bytes > MOST_SOURCE;
 }
 
 static int is_too_large(const struct smelt__harness_spec *spec,

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         FUZZ_REQUIRE(strcmp(canonical, again) == 0);
         FUZZ_REQUIRE(strlen(canonical) < 256); /* SMELT__SPEC_TEXT: buffers hold it */
         FUZZ_REQUIRE(smelt_family_get_info(text, &info) == SMELT_OK);
-        FUZZ_REQUIRE(smelt_spec_expand(text, plan_kernel, NULL) == SMELT_OK);
+        FUZZ_REQUIRE(smelt_spec_expand(NULL, text, NULL, plan_kernel, NULL) == SMELT_OK);
         smelt_free(again);
         smelt_free(canonical);
     }

@@ -52,7 +52,7 @@ static void prepare(struct suite *suite, const struct matrix *matrix) {
         return; /* then each is compiled at its first use */
     for (int i = 0; i < matrix->count; i++)
         if (has_case(suite, matrix, i, name, sizeof name) &&
-            smelt_spec_expand(matrix->cases[i].spec, add_kernel, &kernels))
+            smelt_spec_expand(suite->context, matrix->cases[i].spec, NULL, add_kernel, &kernels))
             printf("       not prepared: %s\n", smelt_last_error());
     if (kernels.count > 0) {
         smelt_status status = smelt_kernels_prepare(suite->context, kernels.requests, kernels.count,

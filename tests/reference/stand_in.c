@@ -53,7 +53,9 @@ const char *smelt_context_arch(const smelt_context *context) {
     return "stand-in";
 }
 
-smelt_status smelt_spec_expand(const char *spec, smelt_text_function each, void *user) {
+smelt_status smelt_spec_expand(const smelt_context *context, const char *spec, const char *arch,
+                               smelt_text_function each, void *user) {
+    (void)context, (void)arch;
     return each(user, spec) ? SMELT_ERROR_CANCELLED : SMELT_OK;
 }
 

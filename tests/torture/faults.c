@@ -240,7 +240,8 @@ static int take_text(void *user, const char *text) {
 static enum outcome step_texts(void) {
     static const char kernel[] = "sparse_attn_fwd:heads=64,dqk=576,dv=512,topk=2048";
     const smelt_status listed[] = {
-        smelt_spec_expand("sparse_attn:heads=64,dqk=576,dv=512,topk=2048", take_text, NULL),
+        smelt_spec_expand(NULL, "sparse_attn:heads=64,dqk=576,dv=512,topk=2048", NULL, take_text,
+                          NULL),
         smelt_preset_expand("deepseek-v3.2", 2, 0, take_text, NULL),
         smelt_tuning_candidates(kernel, TORTURE_ARCH, "stages", 0, take_text, NULL)};
     enum outcome outcome = DONE;

@@ -71,8 +71,8 @@ TEST(is_listed) {
     preset.count = 0;
     require(smelt_preset_expand("glm-5.2", 1, SMELT_PASS_BACKWARD, collect, &preset));
     assert_true(has(&preset, "toy:width=96,passes=backward") && !has(&preset, "toy:width=96"));
-    require(
-        smelt_spec_expand("toy:width=75,passes=both,threads=64,bwd.threads=32", collect, &kernels));
+    require(smelt_spec_expand(NULL, "toy:width=75,passes=both,threads=64,bwd.threads=32", NULL,
+                              collect, &kernels));
     assert_int_equal(kernels.count, 2);
     assert_string_equal(kernels.items[0], "toy_scale:width=75,threads=64");
     assert_string_equal(kernels.items[1], "toy_scale:width=75,accumulate=1,threads=32");

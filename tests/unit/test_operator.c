@@ -188,6 +188,51 @@ static void made_none(smelt_context *context, const char *spec, smelt_status exp
     assert_non_null(strstr(smelt_last_error(), message));
 }
 
+/* ---- kernels of an architecture -------------------------------------------------------------- */
+
+static int add_name(void *user, const char *text) {
+    char *const names = user;
+    const size_t used = strlen(names);
+    snprintf(names + used, 512 - used, "%s%.*s", used ? " " : "", (int)strcspn(text, ":,"), text);
+    return 0;
+}
+
+/* An operator has the kernels that its calls launch there, and no others: which these are may depend on
+ * the variant of one of them, given as a knob or not. */
+TEST(kernels_of_an_architecture) {
+#define GQA "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity="
+#define INDEX " sparse_gqa_lists sparse_gqa_lists sparse_gqa_lists"
+#define BACKWARD(last)                                                                             \
+    "sparse_attn_bwd_rows" INDEX " sparse_gqa_bwd_keys key_grads_finish key_grads_finish " last
+    static const struct {
+        const char *spec, *arch, *kernels;
+    } cases[] = {
+        {GQA "128", "sm_90a", "sparse_gqa_fwd" INDEX " sparse_gqa_merge"},
+        {GQA "128", "sm_80", "sparse_gqa_fwd"},
+        {GQA "128,variant=mma", "sm_90a", "sparse_gqa_fwd"},
+        {GQA "64,unite=1", "sm_90a",
+         "sparse_gqa_fwd" INDEX " sparse_gqa_merge sparse_gqa_lists sparse_gqa_united"},
+        {GQA "64,unite=1", "sm_100a", "sparse_gqa_fwd"},
+        {GQA "4,unite=1", "sm_90a", "sparse_gqa_fwd sparse_attn_bwd_lists"},
+        {GQA "4,unite=1", "sm_80", "sparse_gqa_fwd"},
+        {GQA "128,passes=backward", "sm_90a", BACKWARD("sparse_gqa_sums sparse_gqa_sums")},
+        {GQA "128,passes=backward", "sm_80", BACKWARD("sparse_gqa_bwd")},
+        {GQA "128,passes=backward,bwd_keys.variant=mma", "sm_90a", BACKWARD("sparse_gqa_bwd")},
+        {GQA "128,passes=backward,bwd_keys.tile_rows=32", "sm_90a", BACKWARD("sparse_gqa_bwd")},
+        {GQA "16,passes=backward", "sm_90a", BACKWARD("sparse_gqa_bwd")},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        smelt_context *context = i % 2 ? make_context("sm_89") : NULL;
+        char names[512] = "";
+        assert_int_equal(smelt_spec_expand(context, cases[i].spec, cases[i].arch, add_name, names),
+                         SMELT_OK);
+        assert_string_equal(names, cases[i].kernels);
+        smelt_context_destroy(&context);
+    }
+}
+
+/* ---- not made -------------------------------------------------------------------------------- */
+
 TEST(operators_that_are_not_made) {
     smelt_context *context = make_context("sm_90a");
     for (int i = 0; i < operators; i++) {

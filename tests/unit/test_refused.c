@@ -47,6 +47,20 @@ TEST(texts) {
                    "the result is NULL");
 }
 
+static int take_nothing(void *user, const char *text) {
+    (void)user, (void)text;
+    return 0;
+}
+
+TEST(expansions) {
+    assert_refused(smelt_spec_expand(context, NULL, NULL, take_nothing, NULL),
+                   SMELT_ERROR_INVALID_ARGUMENT, "spec is NULL");
+    assert_refused(smelt_spec_expand(context, KERNEL, NULL, NULL, NULL),
+                   SMELT_ERROR_INVALID_ARGUMENT, "each is NULL");
+    assert_int_equal(smelt_spec_expand(NULL, KERNEL, "sm_1", take_nothing, NULL),
+                     SMELT_ERROR_INVALID_SPEC);
+}
+
 TEST(cubins) {
     void *cubin = unset();
     size_t bytes = 77;

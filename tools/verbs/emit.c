@@ -25,16 +25,12 @@ static void leave_header(char *source) {
 
 /* Makes all sources before any is printed. */
 static int make_sources(const struct tool_targets *targets, const struct tool_options *options,
-                        const struct tool_list *kernels, char **sources) {
-    smelt_context *context = NULL;
+                        const smelt_context *context, const struct tool_list *kernels,
+                        char **sources) {
     smelt_status status = SMELT_OK;
-    const int result = tool_open_tuned_compiler(options, targets, &context);
-    if (result)
-        return result;
     for (size_t i = 0; i < kernels->count && !status; i++)
         status =
             smelt_kernel_source(context, kernels->items[i], targets->archs.items[0], &sources[i]);
-    smelt_context_destroy(&context);
     for (size_t i = 0; i < kernels->count && !status && options->constants; i++)
         leave_header(sources[i]);
     return status ? tool_fail_status(options, status) : TOOL_OK;
@@ -67,11 +63,11 @@ static void print_text(const struct tool_list *kernels, char *const *sources) {
 }
 
 static int emit(const struct tool_targets *targets, const struct tool_options *options,
-                const struct tool_list *kernels) {
+                const smelt_context *context, const struct tool_list *kernels) {
     char **sources = tool_allocate(NULL, kernels->count, sizeof sources[0]);
     for (size_t i = 0; i < kernels->count; i++)
         sources[i] = NULL;
-    const int result = make_sources(targets, options, kernels, sources);
+    const int result = make_sources(targets, options, context, kernels, sources);
     if (result == TOOL_OK && options->json)
         print_json(targets, kernels, sources);
     else if (result == TOOL_OK)
@@ -85,13 +81,13 @@ static int emit(const struct tool_targets *targets, const struct tool_options *o
 int tool_run_emit(const struct tool_options *options) {
     struct tool_targets targets;
     struct tool_list kernels = {0};
+    smelt_context *context = NULL;
     int status = tool_targets_read(&targets, options);
     if (status == TOOL_OK)
-        status = tool_targets_expand(&targets, options, &kernels);
+        status = tool_targets_expand(&targets, options, &context, &kernels);
     if (status == TOOL_OK)
-        status = tool_targets_need_arch(&targets, options);
-    if (status == TOOL_OK)
-        status = emit(&targets, options, &kernels);
+        status = emit(&targets, options, context, &kernels);
+    smelt_context_destroy(&context);
     tool_list_free(&kernels);
     tool_targets_free(&targets);
     return status;

@@ -152,16 +152,12 @@ int tool_run_show(const struct tool_options *options) {
     struct view view = {0};
     int status = tool_targets_read(&targets, options);
     if (status == TOOL_OK)
-        status = tool_targets_expand(&targets, options, &view.kernels);
-    if (status == TOOL_OK)
-        status = tool_targets_need_arch(&targets, options);
+        status = tool_targets_expand(&targets, options, &view.context, &view.kernels);
     if (status == TOOL_OK) {
         view.spec = targets.specs.items[0];
         view.arch = targets.archs.items[0];
-        status = tool_open_tuned_compiler(options, &targets, &view.context);
-    }
-    if (status == TOOL_OK)
         status = make_plans(&view, options);
+    }
     if (status == TOOL_OK) {
         compile(&view);
         status = report(&view, options);

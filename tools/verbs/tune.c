@@ -26,7 +26,7 @@ static int has_knobs(const char *kernel) {
 /* Adds a spec's kernels that have knobs. */
 static smelt_status add_kernels(struct tune_run *tuning, const char *spec, const char *origin) {
     struct tool_list kernels = {0};
-    const smelt_status status = smelt_spec_expand(spec, tool_list_collect, &kernels);
+    const smelt_status status = smelt_spec_expand(NULL, spec, NULL, tool_list_collect, &kernels);
     for (size_t i = 0; i < kernels.count; i++)
         if (has_knobs(kernels.items[i])) {
             tool_list_add(&tuning->kernels, kernels.items[i]);

@@ -8,9 +8,9 @@
 
 #include "../tool.h"
 
-/* The kernels to compile, each for every architecture, and the results. */
+/* The kernels to compile, and the results. */
 struct work {
-    struct tool_list kernels;
+    struct tool_list *kernels; /* of each architecture */
     smelt_kernel_request *requests;
     smelt_kernel_info *infos;
     size_t count;
@@ -55,19 +55,23 @@ static int show_progress(void *user, size_t done, size_t total, const smelt_kern
 /* ---- the work -------------------------------------------------------------------------------- */
 
 static int expand(struct work *work, const struct tool_targets *targets,
-                  const struct tool_options *options) {
-    for (size_t i = 0; i < targets->specs.count; i++) {
-        smelt_status status =
-            smelt_spec_expand(targets->specs.items[i], tool_list_collect, &work->kernels);
-        if (status)
-            return tool_fail_status(options, status);
-    }
-    work->count = work->kernels.count * targets->archs.count;
+                  const smelt_context *context, const struct tool_options *options) {
+    const struct tool_list *const specs = &targets->specs, *const archs = &targets->archs;
+    work->kernels = tool_allocate(NULL, archs->count, sizeof *work->kernels);
+    memset(work->kernels, 0, archs->count * sizeof *work->kernels);
+    for (size_t i = 0; i < archs->count; work->count += work->kernels[i++].count)
+        for (size_t j = 0; j < specs->count; j++) {
+            const smelt_status status = smelt_spec_expand(context, specs->items[j], archs->items[i],
+                                                          tool_list_collect, &work->kernels[i]);
+            if (status)
+                return tool_fail_status(options, status);
+        }
     work->requests = tool_allocate(NULL, work->count, sizeof *work->requests);
     work->infos = tool_kernel_infos(work->count);
-    for (size_t i = 0; i < work->count; i++)
-        work->requests[i] = tool_kernel_request(work->kernels.items[i % work->kernels.count],
-                                                targets->archs.items[i / work->kernels.count]);
+    smelt_kernel_request *request = work->requests;
+    for (size_t i = 0; i < archs->count; i++)
+        for (size_t j = 0; j < work->kernels[i].count; j++)
+            *request++ = tool_kernel_request(work->kernels[i].items[j], archs->items[i]);
     return TOOL_OK;
 }
 
@@ -277,11 +281,11 @@ int tool_run_warm(const struct tool_options *options) {
     if (status == TOOL_OK)
         status = tool_targets_need_arch(&targets, options);
     if (status == TOOL_OK)
-        status = expand(&work, &targets, options);
-    if (status == TOOL_OK)
         status = tool_open_tuned_compiler(options, &targets, &context);
+    if (status == TOOL_OK)
+        status = expand(&work, &targets, context, options);
     if (status == TOOL_OK && targets.archs.count == 1)
-        tool_note_untuned(options, context, &work.kernels);
+        tool_note_untuned(options, context, work.kernels);
     if (status == TOOL_OK)
         note_missing_layer(options);
     if (status == TOOL_OK)
@@ -291,7 +295,9 @@ int tool_run_warm(const struct tool_options *options) {
     smelt_context_destroy(&context);
     free(work.requests);
     free(work.infos);
-    tool_list_free(&work.kernels);
+    for (size_t i = 0; work.kernels && i < targets.archs.count; i++)
+        tool_list_free(&work.kernels[i]);
+    free(work.kernels);
     tool_targets_free(&targets);
     return status;
 }

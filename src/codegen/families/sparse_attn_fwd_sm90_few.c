@@ -249,7 +249,7 @@ static void choose_gqa(const struct smelt__spec *spec, int leading, int others, 
 
 static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        const struct choice *choice, struct smelt__plan *plan) {
-    struct smelt__sparse_gqa_block_launch *const launch = (void *)plan->launch;
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     smelt__sparse_gqa_name(spec, plan);
     add_constants(spec, choice, plan);
     const struct smelt__plan_row item_queries = {"ITEM_QUERIES", knob(spec, "item_queries"),

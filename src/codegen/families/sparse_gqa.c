@@ -131,25 +131,27 @@ static void add_lists(struct smelt__expansion *expansion, unsigned pass, int uni
     }
 }
 
+/* What is added after the main kernel serves its variant sm90 alone. */
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
-    const int unite = smelt__sparse_gqa_may_be_united(fwd);
-    if (smelt__sparse_gqa_may_be_block(fwd)) {
-        add_lists(expansion, SMELT__FORWARD, unite);
-        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_merge, expansion), "unite", unite);
-    }
-    if (smelt__spec_get(spec, "unite") &&
-        smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
+    const int others = expansion->count, unite = (int)smelt__spec_get(spec, "unite");
+    if (smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK) {
+        const int united = unite && smelt__sparse_gqa_can_unite(spec);
+        add_lists(expansion, SMELT__FORWARD, united);
+        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_merge, expansion), "unite", united);
+        if (united) {
+            smelt__spec_set(
+                smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, SMELT__FORWARD),
+                "pass", SMELT__GQA_LISTS_UNITE);
+            smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_united, expansion), "racecheck",
+                            smelt__spec_get(fwd, "racecheck"));
+        }
+    } else if (unite) {
         smelt__spec_set(
             smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, SMELT__FORWARD),
             "pass", SMELT__BWD_LISTS_GROUP);
-    if (unite) {
-        smelt__spec_set(
-            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, SMELT__FORWARD), "pass",
-            SMELT__GQA_LISTS_UNITE);
-        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_united, expansion), "racecheck",
-                        smelt__spec_get(fwd, "racecheck"));
     }
+    smelt__expansion_condition(expansion, others, others - 1, "sm90");
 }
 
 /* The order is enum smelt__sparse_gqa_backward_kernel's. */
@@ -160,16 +162,18 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     smelt__spec_set(rows, "heads", smelt__spec_get(spec, "heads"));
     smelt__spec_set(rows, "dv", smelt__spec_get(spec, "dv"));
     add_lists(expansion, SMELT__BACKWARD, 0);
-    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
-    const struct smelt__spec *const by_key =
-        smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
-    const int block = smelt__sparse_gqa_grad_may_be_block(by_key);
+    smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
+    const int by_key = expansion->count - 1;
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         smelt__spec_set(
             smelt__expansion_add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD), "dqk",
             smelt__spec_get(spec, columns[i]));
-    if (block)
+    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    if (smelt__sparse_gqa_grad_may_be_block(spec)) {
+        smelt__expansion_condition(expansion, expansion->count - 1, by_key, "mma");
         add_sums(spec, expansion);
+        smelt__expansion_condition(expansion, expansion->count - 2, by_key, "sm90");
+    }
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

@@ -89,7 +89,7 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
 /* The kernels of the forward pass in the order of its expansion. */
 enum smelt__sparse_gqa_forward_kernel {
     SMELT__SPARSE_GQA_FWD,
-    /* Only with a granularity that variant sm90 takes: */
+    /* Only with variant sm90 and large blocks: */
     SMELT__SPARSE_GQA_COUNT, /* the passes of sparse_gqa_lists */
     SMELT__SPARSE_GQA_SCAN,
     SMELT__SPARSE_GQA_FILL,
@@ -97,7 +97,7 @@ enum smelt__sparse_gqa_forward_kernel {
     /* Only where lists may be united: */
     SMELT__SPARSE_GQA_UNITE, /* a pass of sparse_gqa_lists */
     SMELT__SPARSE_GQA_UNITED,
-    /* With smaller granularities: */
+    /* Only there, with variant sm90 and smaller entries: */
     SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* sparse_attn_bwd_lists, pass group */
 };
 
@@ -107,12 +107,12 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_COUNT, /* the passes of sparse_gqa_lists */
     SMELT__SPARSE_GQA_BACKWARD_SCAN,
     SMELT__SPARSE_GQA_BACKWARD_FILL,
-    SMELT__SPARSE_GQA_BACKWARD_QUERIES,   /* sparse_gqa_bwd */
     SMELT__SPARSE_GQA_BACKWARD_KEYS,      /* sparse_gqa_bwd_keys */
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, /* key_grads_finish */
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
-    /* Only where variant sm90 of sparse_gqa_bwd_keys may be had: the passes of sparse_gqa_sums */
-    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
+    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; or, where sparse_gqa_bwd_keys is
+                                           block-stationary, the passes of sparse_gqa_sums: */
+    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS = SMELT__SPARSE_GQA_BACKWARD_QUERIES,
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };
 
@@ -142,7 +142,6 @@ PLAN(fwd_plan_sm90);
 PLAN(bwd_keys_plan_sm90);
 PLAN(fwd_plan_few);
 PLAN(bwd_keys_plan_few);
-PLAN(merge_plan);
 #undef PLAN
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
@@ -150,14 +149,11 @@ PLAN(merge_plan);
 /* Values of the key `pass` of sparse_gqa_sums. */
 enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };
 
-/* Whether a kernel's spec may get the block-stationary variant sm90 on some architecture. */
-int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec);
-/* Whether dqk + dv fit sparse_gqa_bwd_keys; and whether that kernel may be block-stationary. */
-int smelt__sparse_gqa_columns_fit(const struct smelt__spec *spec);
+/* Whether sparse_gqa_bwd_keys has a block-stationary variant sm90: for large blocks whose dqk + dv fits. */
 int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec);
 
 /* What the host reads of a plan of a block-stationary kernel, and of the query-stationary forward one. */
-struct smelt__sparse_gqa_block_launch {
+struct smelt__sparse_gqa_launch {
     int segment;    /* pairs of an item */
     int units;      /* of a pair and KV head: groups of 8 of its query heads */
     int box_heads;  /* heads of a box of q's tensor map */
@@ -165,14 +161,12 @@ struct smelt__sparse_gqa_block_launch {
     int queries;    /* query-stationary: of an item, their lists united; 0 or 1: none are united */
 };
 
-static inline const struct smelt__sparse_gqa_block_launch *
-smelt__sparse_gqa_block_launch(const struct smelt__plan *plan) {
+static inline const struct smelt__sparse_gqa_launch *
+smelt__sparse_gqa_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* Whether the lists of a forward kernel's spec are to be united, on some architecture; and whether
- * there is a kernel for such lists. */
-int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec);
+/* Whether there is a kernel for united lists of large blocks. */
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec);
 
 /* What the host reads of a plan of sparse_gqa_united; zeros: it is never launched. */

@@ -85,19 +85,10 @@ void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct sm
                     "eights of a KV head's query heads");
 }
 
-int smelt__sparse_gqa_may_be_block(const struct smelt__spec *spec) {
-    const int64_t variant = smelt__spec_get(spec, "variant");
-    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
-           (variant == SMELT__AUTO || strcmp(smelt__spec_choice(spec, "variant"), "sm90") == 0);
-}
-
-int smelt__sparse_gqa_columns_fit(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "dqk") + smelt__spec_get(spec, "dv") <=
-           SMELT__SPARSE_GQA_MOST_COLUMNS;
-}
-
 int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
-    return smelt__sparse_gqa_may_be_block(spec) && smelt__sparse_gqa_columns_fit(spec);
+    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
+           smelt__spec_get(spec, "dqk") + smelt__spec_get(spec, "dv") <=
+               SMELT__SPARSE_GQA_MOST_COLUMNS;
 }
 
 /* Whether sparse_gqa_united has a plan: the registers of its two warpgroups hold MOST_UNITED_VALUES scores
@@ -106,11 +97,6 @@ int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
            TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
            smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
-}
-
-int smelt__sparse_gqa_may_be_united(const struct smelt__spec *spec) {
-    return smelt__sparse_gqa_may_be_block(spec) && smelt__spec_get(spec, "unite") &&
-           smelt__sparse_gqa_can_unite(spec);
 }
 
 /* ---- sums of partial results ------------------------------------------------------------------
@@ -132,11 +118,9 @@ static const struct smelt__key merge_keys[] = {
     SMELT__GQA_KEY_UNITE,
 };
 
-int smelt__sparse_gqa_merge_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                 struct smelt__plan *plan, struct smelt__message *message) {
+static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                      struct smelt__plan *plan, struct smelt__message *message) {
     const int dv = (int)smelt__spec_get(spec, "dv");
-    const int unites =
-        smelt__spec_key(spec->schema, "unite") >= 0 && smelt__spec_get(spec, "unite");
     (void)arch, (void)message; /* every architecture has it */
     plan->template_name = "sparse_gqa_merge.cu";
     smelt__sparse_gqa_name(spec, plan);
@@ -144,7 +128,8 @@ int smelt__sparse_gqa_merge_plan(const struct smelt__spec *spec, const struct sm
     smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "of a partial result");
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__FROM_SPEC,
                     "1: a logit per head in the denominator");
-    smelt__plan_add(plan, "UNITES", unites, SMELT__FROM_SPEC, "1: lists may be united");
+    smelt__plan_add(plan, "UNITES", (int)smelt__spec_get(spec, "unite"), SMELT__FROM_SPEC,
+                    "1: lists may be united");
     smelt__plan_set_threads(plan, THREADS, dv <= WIDE ? BLOCKS : BLOCKS_WIDE);
     plan->persistent = 1;
     return 0;
@@ -155,7 +140,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_merge = {
                .summary = "combines sparse_gqa's partial results of blocks of keys",
                SMELT__KEYS(merge_keys),
                .check = smelt__sparse_gqa_check},
-    SMELT__VARIANTS({"merge", smelt__sparse_gqa_merge_plan}),
+    SMELT__VARIANTS({"merge", plan_merge}),
 };
 
 static const struct smelt__key sums_keys[] = {

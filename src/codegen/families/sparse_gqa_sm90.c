@@ -73,7 +73,7 @@ static int finish(const struct choice *choice, const struct smelt__spec *spec,
                   const struct smelt__arch *arch, const char *template_name, const char *less,
                   struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__misses misses = SMELT__NO_MISSES;
-    struct smelt__sparse_gqa_block_launch *const launch = (void *)plan->launch;
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     const int threads = (choice->consumers + 1) * WARPGROUP;
     if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses)) {
         smelt__misses_explain(&misses, spec, arch, less, less, "", message);
@@ -82,7 +82,7 @@ static int finish(const struct choice *choice, const struct smelt__spec *spec,
     plan->template_name = template_name;
     smelt__sparse_gqa_name(spec, plan);
     smelt__sparse_gqa_block_constants(spec, plan);
-    *launch = (struct smelt__sparse_gqa_block_launch){
+    *launch = (struct smelt__sparse_gqa_launch){
         .segment = choice->segment, .units = choice->units, .box_heads = choice->box_units * UNIT};
     plan->persistent = 1;
     return 0;
@@ -209,7 +209,7 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
         return -1;
     if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
         return smelt__sparse_gqa_bwd_keys_plan_few(spec, arch, plan, message);
-    if (!smelt__sparse_gqa_columns_fit(spec)) {
+    if (!smelt__sparse_gqa_grad_may_be_block(spec)) {
         smelt__message_set(
             message, "%s: variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
             spec->schema->name, SMELT__SPARSE_GQA_MOST_COLUMNS);
@@ -231,7 +231,7 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
         BLOCKS(&choice),
         REGISTERS(tight ? CONSUMER_TIGHT : CONSUMER_ROOM, tight ? PRODUCER_TIGHT : PRODUCER_ROOM),
     };
-    struct smelt__sparse_gqa_block_launch *const launch = (void *)plan->launch;
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     smelt__plan_set_threads(plan, (choice.consumers + 1) * WARPGROUP, 1);
     launch->warpgroups = KEY_CONSUMERS;

@@ -133,7 +133,5 @@ const struct smelt__kernel_family smelt__sparse_gqa_united = {
                .summary = "forward pass of sparse_gqa for queries whose lists are united",
                SMELT__KEYS(keys),
                .check = smelt__sparse_gqa_check},
-    /* Without wgmma no list is united, but the expansion of the operator still has this kernel. The
-     * merge kernel, which every architecture has, is planned instead and never launched. */
-    SMELT__VARIANTS({"sm90", plan_sm90}, {"merge", smelt__sparse_gqa_merge_plan}),
+    SMELT__VARIANTS({"sm90", plan_sm90}),
 };

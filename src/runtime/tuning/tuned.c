@@ -56,6 +56,54 @@ smelt_status smelt__context_plan(const smelt_context *context, const struct smel
     return SMELT_OK;
 }
 
+/* Plans for smelt__expansion_plan: a context's, or without one by the rule alone. */
+struct planner {
+    const smelt_context *context;
+    const struct smelt__arch *arch;
+};
+
+static int plan_one(void *user, const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const struct planner *const planner = user;
+    struct smelt__message message;
+    if (planner->context)
+        return (int)smelt__context_plan(planner->context, spec, planner->arch, plan);
+    return smelt__plan_make(spec, planner->arch, plan, &message)
+               ? (int)smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text)
+               : 0;
+}
+
+/* Without a context and an architecture: on any. */
+static smelt_status expand(const smelt_context *context, const struct smelt__spec *spec,
+                           const struct smelt__arch *arch, struct smelt__expansion *expansion) {
+    struct planner planner = {context, arch};
+    struct smelt__message message;
+    if (smelt__spec_expand(spec, expansion, &message))
+        return smelt__fail(SMELT_ERROR_UNSUPPORTED, "%s", message.text);
+    return context || arch ? (smelt_status)smelt__expansion_plan(expansion, plan_one, &planner)
+                           : SMELT_OK;
+}
+
+smelt_status smelt__context_expand(const smelt_context *context, const struct smelt__spec *spec,
+                                   struct smelt__expansion *expansion) {
+    return expand(context, spec, NULL, expansion);
+}
+
+smelt_status smelt_spec_expand(const smelt_context *context, const char *text, const char *arch,
+                               smelt_text_function each, void *user) {
+    struct smelt__spec spec;
+    struct smelt__message message;
+    struct smelt__expansion expansion;
+    if (!each)
+        return smelt__fail_null("each");
+    smelt_status status = smelt__spec_from_text(text, &spec);
+    const struct smelt__arch *const found = arch ? smelt__arch_find(arch, &message) : NULL;
+    if (!status && arch && !found)
+        status = smelt__fail(SMELT_ERROR_INVALID_SPEC, "%s", message.text);
+    if (!status)
+        status = expand(context, &spec, found, &expansion);
+    return status ? status : smelt__specs_give(expansion.kernels, expansion.count, each, user);
+}
+
 smelt_status smelt__context_plan_text(const smelt_context *context, const char *kernel,
                                       const char *arch, struct smelt__plan *plan) {
     struct smelt__spec spec;

@@ -1,7 +1,7 @@
 /* A context's plans, with its tuning entries. */
 #pragma once
 
-#include "codegen/plan/plan.h"
+#include "codegen/family.h"
 #include "smelt/context.h"
 
 /* The plan of a kernel in a context; arch NULL: the context's. Applies the device's tuning entry if
@@ -10,6 +10,12 @@
 smelt_status smelt__context_plan(const smelt_context *context, const struct smelt__spec *spec,
                                  const struct smelt__arch *arch, struct smelt__plan *plan);
 
-/* The same from text. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), UNSUPPORTED. */
+/* The kernels that an operator's calls launch in a context, each of which has a plan. Errors:
+ * UNSUPPORTED. */
+smelt_status smelt__context_expand(const smelt_context *context, const struct smelt__spec *spec,
+                                   struct smelt__expansion *expansion);
+
+/* smelt__context_plan from text. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator),
+ * UNSUPPORTED. */
 smelt_status smelt__context_plan_text(const smelt_context *context, const char *kernel,
                                       const char *arch, struct smelt__plan *plan);
