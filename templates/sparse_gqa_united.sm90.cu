@@ -42,7 +42,7 @@
  *                                                    P V complete, or skipped
  * (Counts are of warps: common/warp_arrival.cuh.)
  *
- * Knobs: none but racecheck; src/codegen/families/sparse_gqa_united.c.
+ * Knobs: none but racecheck; src/codegen/families/sparse_gqa_sm90.c.
  */
 
 /* This thread's two rows of a part, in the warp's first and second unit. */

@@ -32,8 +32,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
                .summary = "forward pass of sparse attention for grouped heads",
                SMELT__KEYS(fwd_keys),
                .check = smelt__sparse_gqa_check},
-    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_fwd_plan_sm90},
-                    {"mma", smelt__sparse_gqa_fwd_plan_mma}),
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_fwd_plan_sm90}, {"mma", smelt__sparse_gqa_plan_mma}),
 };
 
 static const struct smelt__key bwd_keys[] = {
@@ -47,8 +46,7 @@ const struct smelt__kernel_family smelt__sparse_gqa_bwd = {
                .summary = "dq of sparse attention for grouped heads",
                SMELT__KEYS(bwd_keys),
                .check = smelt__sparse_gqa_check},
-    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_bwd_plan_sm90},
-                    {"mma", smelt__sparse_gqa_bwd_plan_mma}),
+    SMELT__VARIANTS({"sm90", smelt__sparse_gqa_bwd_plan_sm90}, {"mma", smelt__sparse_gqa_plan_mma}),
 };
 
 static const struct smelt__key by_key_keys[] = {

@@ -132,10 +132,8 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
 #define PLAN(name)                                                                                 \
     int smelt__sparse_gqa_##name(const struct smelt__spec *spec, const struct smelt__arch *arch,   \
                                  struct smelt__plan *plan, struct smelt__message *message)
-PLAN(fwd_plan_mma);
-PLAN(bwd_plan_mma);
+PLAN(plan_mma); /* of sparse_gqa_fwd, sparse_gqa_bwd and sparse_gqa_scores_fwd */
 PLAN(bwd_keys_plan_mma);
-PLAN(scores_fwd_plan_mma);
 PLAN(bwd_plan_sm90);
 /* For granularity 64 and 128; for others they call the next two. */
 PLAN(fwd_plan_sm90);
@@ -180,10 +178,9 @@ smelt__sparse_gqa_united_launch(const struct smelt__plan *plan) {
     return (const void *)plan->launch;
 }
 
-/* The units of a KV head, groups of 8 of its query heads; and the most units that a box may have: a
- * divisor of a KV head's units and of a tile's. */
+/* Units of a KV head: groups of SMELT__SPARSE_GQA_UNIT of its query heads. */
+enum { SMELT__SPARSE_GQA_UNIT = 8 };
 int smelt__sparse_gqa_units(const struct smelt__spec *spec);
-int smelt__sparse_gqa_box_units(int units);
 
-/* Adds the constants that both kernels have: LIST_HEADS, UNITS. */
+/* Adds the constants of their kernels, those of partial results included: LIST_HEADS, UNITS. */
 void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan);

@@ -7,8 +7,6 @@
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/plan/limits.h"
 
-enum { UNIT_HEADS = 8, TILE_UNITS = 8, MOST_UNITED_VALUES = 256 };
-
 int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message) {
     const int64_t heads = smelt__spec_get(spec, "heads"),
                   groups = smelt__spec_get(spec, "kv_heads");
@@ -66,15 +64,8 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
 
 int smelt__sparse_gqa_units(const struct smelt__spec *spec) {
-    const int group = (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
-    return (group + UNIT_HEADS - 1) / UNIT_HEADS;
-}
-
-int smelt__sparse_gqa_box_units(int units) {
-    int box = TILE_UNITS;
-    while (units % box != 0)
-        box /= 2;
-    return box;
+    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+    return (group + SMELT__SPARSE_GQA_UNIT - 1) / SMELT__SPARSE_GQA_UNIT;
 }
 
 void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
@@ -89,14 +80,6 @@ int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
            smelt__spec_get(spec, "dqk") + smelt__spec_get(spec, "dv") <=
                SMELT__SPARSE_GQA_MOST_COLUMNS;
-}
-
-/* Whether sparse_gqa_united has a plan: the registers of its two warpgroups hold MOST_UNITED_VALUES scores
- * and outputs of each row. */
-int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
-           TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
-           smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
 }
 
 /* ---- sums of partial results ------------------------------------------------------------------

@@ -7,143 +7,160 @@
  * thread blocks per multiprocessor if they fit, else two: they hide each other's barriers and gathers
  * (measured on an H200: a fifth faster than two).
  */
-#include <limits.h>
-
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/plan/limits.h"
+#include "codegen/plan/search.h"
 
 enum {
-    TILE = 16,             /* heads of an mma tile, columns of a k-step, keys of two n8 tiles */
-    WARP = 32,             /* threads */
-    MOST_BLOCKS = 3,       /* resident, by the rule */
-    FEWEST_WARPS = 4,      /* that the rule asks for */
-    OTHER_REGISTERS = 66,  /* addresses, loop state, operands */
-    SWIZZLED = 64,         /* columns: pitches are multiples of it */
-    TILE_ALIGNMENT = 1024, /* bytes; the swizzle repeats every 1024 */
-    SMALL_ALIGNMENT = 128,
+    TILE = SMELT__MMA_TILE,
+    FEWEST_WARPS = 4,     /* that the rule asks for */
+    OTHER_REGISTERS = 66, /* addresses, loop state, operands */
+    SWIZZLED = 64,        /* columns: pitches are multiples of it */
+    /* sparse_gqa_bwd_keys: */
+    MOST_KEYS = 64,           /* of an item */
+    UNIT_VALUES = 16 * 32,    /* of a gradient, that a warp computes */
+    KEY_OTHER_REGISTERS = 80, /* addresses, loop state, a unit's scores and dP */
+    HOPPER = 9,               /* the first with vector reductions */
+    UNIT_UNROLL = 2,
+    KEY_STAGES = 2
 };
 
-/* Shapes of the pipeline, best first; the first one for TARGET alone, whose stages have no values. */
-static const struct pipeline_shape {
-    int block_keys, stages;
-} shapes[] = {{128, 2}, {64, 3},  {64, 2}, {32, 3}, {32, 2},
-              {128, 2}, {128, 3}, {32, 4}, {64, 4}, {128, 4}};
+/* Shapes of the pipeline, best first. For TARGET, whose stages have no values, the wide one, 128 keys in 2 stages, comes first. */
+static const struct smelt__pipeline_shape shapes[] = {{64, 3},  {64, 2}, {32, 3}, {32, 2}, {128, 2},
+                                                      {128, 3}, {32, 4}, {64, 4}, {128, 4}};
 
 /* What a kernel computes. */
 enum kind { OUT, DQ, TARGET };
 
-/* The choices. */
-struct choice {
+struct smelt__choice {
     enum kind kind;
     int dqk, dv, row_tiles; /* dv: 0 without values */
-    int block_keys, stages, key_groups, blocks, query_in_registers;
+    int wide, most_groups, key_groups, query_in_registers;
+    int blocks;
+    struct smelt__pipeline_shape pipeline;
+    /* sparse_gqa_bwd_keys: */
+    int padded_heads, most_keys, block_keys, tile_rows, warps;
 };
 
 static int row_bytes(int columns) {
     return (columns + SWIZZLED - 1) / SWIZZLED * SWIZZLED * 2;
 }
 
-static int warps_of(const struct choice *choice) {
+static int group_of(const struct smelt__spec *spec) {
+    return (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
+}
+
+static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    const int has_values = smelt__spec_key(spec->schema, "dv") >= 0;
+    const int has_sink = smelt__spec_key(spec->schema, "sink") >= 0;
+    int groups = 1;
+    *choice = (struct smelt__choice){
+        .kind = !has_values ? TARGET
+                : has_sink  ? OUT
+                            : DQ,
+        .dqk = (int)smelt__spec_get(spec, "dqk"),
+        .dv = has_values ? (int)smelt__spec_get(spec, "dv") : 0,
+        .row_tiles = (group_of(spec) + TILE - 1) / TILE,
+    };
+    while (groups * choice->row_tiles < FEWEST_WARPS)
+        groups *= 2;
+    choice->most_groups = smelt__spec_knob(spec, "key_groups", groups);
+}
+
+static int warps_of(const struct smelt__choice *choice) {
     return choice->row_tiles * choice->key_groups;
 }
 
-static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int rows = choice->row_tiles * TILE, staged = choice->stages * choice->block_keys;
+static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    const int rows = choice->row_tiles * TILE,
+              staged = choice->pipeline.stages * choice->pipeline.block_keys;
     const int key_bytes = staged * row_bytes(choice->dqk);
     const int value_bytes = staged * row_bytes(choice->dv);
     const int sum_bytes = rows * (choice->kind == DQ ? choice->dqk : choice->dv) * 4 - key_bytes;
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice->dqk), TILE_ALIGNMENT,
-                           "query tile");
+    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice->dqk),
+                           SMELT__TILE_ALIGNMENT, "query tile");
     if (choice->kind == DQ)
-        smelt__plan_add_region(plan, "GRAD_OFFSET", rows * row_bytes(choice->dv), TILE_ALIGNMENT,
-                               "the heads' dO");
-    smelt__plan_add_region(plan, "KEYS_OFFSET", key_bytes, TILE_ALIGNMENT,
+        smelt__plan_add_region(plan, "GRAD_OFFSET", rows * row_bytes(choice->dv),
+                               SMELT__TILE_ALIGNMENT, "the heads' dO");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", key_bytes, SMELT__TILE_ALIGNMENT,
                            choice->kind == TARGET
                                ? "key blocks"
                                : "key blocks; at the end, from here on, the sums of the output");
     smelt__plan_add_region(plan, "VALUES_OFFSET", value_bytes > sum_bytes ? value_bytes : sum_bytes,
-                           TILE_ALIGNMENT, "their values");
-    smelt__plan_add_region(plan, "ROWS_OFFSET", (choice->stages + 1) * choice->block_keys * 4,
-                           SMALL_ALIGNMENT, "row numbers of key blocks");
+                           SMELT__TILE_ALIGNMENT, "their values");
+    smelt__plan_add_region(plan, "ROWS_OFFSET",
+                           (choice->pipeline.stages + 1) * choice->pipeline.block_keys * 4,
+                           SMELT__SMALL_ALIGNMENT, "row numbers of key blocks");
     if (choice->kind == OUT)
-        smelt__plan_add_region(plan, "STATE_OFFSET", choice->key_groups * rows * 8, SMALL_ALIGNMENT,
+        smelt__plan_add_region(plan, "STATE_OFFSET", choice->key_groups * rows * 8,
+                               SMELT__SMALL_ALIGNMENT,
                                "maximum and sum of each partial result, fp32");
     if (choice->kind == TARGET)
-        smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * choice->row_tiles * choice->block_keys * 4,
-                               SMALL_ALIGNMENT, "sums over a warp's heads of two key blocks, fp32");
+        smelt__plan_add_region(
+            plan, "SUMS_OFFSET", 2 * choice->row_tiles * choice->pipeline.block_keys * 4,
+            SMELT__SMALL_ALIGNMENT, "sums over a warp's heads of two key blocks, fp32");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
-/* An estimate: O if any, a block's scores and probabilities, perhaps the query; or dq, scores and dP. */
-static int registers_needed(const struct choice *choice) {
-    const int warp_keys = choice->block_keys / choice->key_groups;
-    if (choice->kind == DQ)
-        return choice->dqk / 2 + warp_keys + warp_keys / 4 + OTHER_REGISTERS;
-    return choice->dv / 2 + warp_keys / 2 + warp_keys / 4 +
-           (choice->query_in_registers ? choice->dqk / 4 : 0) + OTHER_REGISTERS;
+/* Registers, an estimate: O if any, a block's scores and probabilities, perhaps the query; or dq, scores
+ * and dP. */
+static struct smelt__needs needs(const struct smelt__choice *choice,
+                                 const struct smelt__arch *arch) {
+    const int warp_keys = choice->pipeline.block_keys / choice->key_groups;
+    const int sums = choice->kind == DQ ? choice->dqk / 2 + warp_keys
+                                        : choice->dv / 2 + warp_keys / 2 +
+                                              (choice->query_in_registers ? choice->dqk / 4 : 0);
+    (void)arch;
+    return (struct smelt__needs){warps_of(choice) * SMELT__WARP, choice->blocks,
+                                 sums + warp_keys / 4 + OTHER_REGISTERS};
 }
 
-static int fits(struct choice *choice, const struct smelt__arch *arch, struct smelt__plan *scratch,
-                struct smelt__misses *misses) {
-    const int threads = warps_of(choice) * WARP;
-    if (choice->block_keys % (choice->key_groups * TILE) != 0 || choice->block_keys > threads ||
-        threads > arch->threads_per_multiprocessor / choice->blocks || threads > 1024)
-        return 0;
-    add_regions(choice, scratch);
-    for (choice->query_in_registers = choice->kind != DQ; choice->query_in_registers >= 0;
-         choice->query_in_registers--)
-        if (smelt__limits_hold(arch, threads, choice->blocks, scratch->shared_bytes,
-                               registers_needed(choice), misses))
-            return 1;
-    return 0;
+static int wide_legal(struct smelt__choice *choice) {
+    return choice->kind == TARGET || !choice->wide;
 }
 
-/* Tries the numbers of warps and the shapes that the knobs leave, for a number of blocks. */
-static int choose_shape(struct choice *choice, const struct smelt__spec *spec,
-                        const struct smelt__arch *arch, struct smelt__plan *scratch,
-                        struct smelt__misses *misses) {
-    const int block_keys = smelt__spec_knob(spec, "block_keys", 0);
-    const int stages = smelt__spec_knob(spec, "stages", 0);
-    const int groups = smelt__spec_knob(spec, "key_groups", 0);
-    int wanted = 1;
-    while (wanted * choice->row_tiles < FEWEST_WARPS)
-        wanted *= 2;
-    for (size_t i = choice->kind == TARGET ? 0 : 1; i < sizeof shapes / sizeof *shapes; i++) {
-        choice->block_keys = shapes[i].block_keys;
-        choice->stages = shapes[i].stages;
-        if ((block_keys && block_keys != choice->block_keys) ||
-            (stages && stages != choice->stages))
-            continue;
-        for (choice->key_groups = groups ? groups : wanted; choice->key_groups >= 1;
-             choice->key_groups = groups ? 0 : choice->key_groups / 2)
-            if (fits(choice, arch, scratch, misses))
-                return 1;
-    }
-    return 0;
+static int shape_legal(struct smelt__choice *choice) {
+    return !choice->wide || (choice->pipeline.block_keys == 128 && choice->pipeline.stages == 2);
 }
 
-static int choose(struct choice *choice, const struct smelt__spec *spec,
-                  const struct smelt__arch *arch, struct smelt__plan *scratch,
-                  struct smelt__misses *misses) {
-    const int blocks = smelt__spec_knob(spec, "blocks", 0);
-    for (choice->blocks = blocks ? blocks : MOST_BLOCKS; choice->blocks >= 1;
-         choice->blocks = blocks ? 0 : choice->blocks - 1)
-        if (choose_shape(choice, spec, arch, scratch, misses))
-            return 1;
-    return 0;
+static int groups_legal(struct smelt__choice *choice) {
+    const int keys = choice->pipeline.block_keys;
+    return choice->key_groups <= choice->most_groups && keys % (choice->key_groups * TILE) == 0 &&
+           keys <= warps_of(choice) * SMELT__WARP;
 }
+
+static int query_legal(struct smelt__choice *choice) {
+    return choice->kind != DQ || !choice->query_in_registers;
+}
+
+static const struct smelt__axis axes[] = {
+    SMELT__AXIS(blocks, "blocks", NULL, 3, 2, 1),
+    SMELT__AXIS(wide, NULL, wide_legal, 1, 0),
+    SMELT__AXIS_SHAPES(pipeline, shape_legal, shapes),
+    SMELT__AXIS(key_groups, "key_groups", groups_legal, 8, 4, 2, 1),
+    SMELT__AXIS(query_in_registers, NULL, query_legal, 1, 0),
+};
+
+static const struct smelt__search search = {
+    .axes = axes,
+    .count = sizeof axes / sizeof *axes,
+    .begin = begin,
+    .add_regions = add_regions,
+    .needs = needs,
+    .less_shared = "fewer block_keys, stages or blocks",
+    .less_registers = "fewer blocks or block_keys",
+    .legal = "every warp needs whole tiles of 16 keys, and a block of keys at most as many as the "
+             "thread block has threads",
+};
 
 /* A query's KV heads; of the target, its lists. */
-static int items_of(const struct choice *choice, const struct smelt__spec *spec) {
+static int items_of(const struct smelt__choice *choice, const struct smelt__spec *spec) {
     return choice->kind == TARGET && !smelt__spec_get(spec, "lists")
                ? 1
                : (int)smelt__spec_get(spec, "kv_heads");
 }
 
-static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
+static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
     const struct smelt__plan_row in_registers = {"QUERY_IN_REGISTERS", NULL,
                                                  choice->query_in_registers,
                                                  "1: query fragments are loaded once"};
@@ -151,16 +168,16 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         "HAS_SINK", NULL, choice->kind == OUT ? smelt__spec_knob(spec, "sink", 0) : 0,
         "1: a logit per head in the denominator"};
     const struct smelt__plan_row constants[] = {
-        {"BLOCK_KEYS", "block_keys", choice->block_keys, "rows of one step of the main loop"},
-        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+        {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
+         "rows of one step of the main loop"},
+        {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
         {"KEY_GROUPS", "key_groups", choice->key_groups, "warps that divide a block's keys"},
         {"ROW_TILES", NULL, choice->row_tiles, "m16 tiles of a group's heads"},
-        {"BLOCK_HEADS", NULL, (int)smelt__spec_get(spec, "heads") / kv_heads,
-         "heads of a thread block"},
+        {"BLOCK_HEADS", NULL, group_of(spec), "heads of a thread block"},
         {"BLOCK_ROWS", NULL, choice->row_tiles * TILE, "a group's heads, padded"},
         {"WARPS", NULL, warps_of(choice), "of a thread block"},
         {"HEAD_BLOCKS", NULL, items_of(choice, spec), "items of a query"},
-        {"QUERIES_AHEAD", NULL, WARP, "entries of a query list that a warp holds"},
+        {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     if (choice->kind != DQ)
@@ -169,153 +186,107 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         smelt__plan_add_rows(plan, spec, &has_sink, 1);
 }
 
-static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch, enum kind kind,
-                    struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    const int group = (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
+int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                               struct smelt__plan *plan, struct smelt__message *message) {
     static const char *const templates[] = {[OUT] = "sparse_gqa_fwd.mma.cu",
                                             [DQ] = "sparse_gqa_bwd.mma.cu",
                                             [TARGET] = "sparse_gqa_scores_fwd.mma.cu"};
-    struct choice choice = {.kind = kind,
-                            .dqk = (int)smelt__spec_get(spec, "dqk"),
-                            .dv = kind == TARGET ? 0 : (int)smelt__spec_get(spec, "dv"),
-                            .row_tiles = (group + TILE - 1) / TILE};
-    if (!choose(&choice, spec, arch, plan, &misses)) {
-        smelt__misses_explain(
-            &misses, spec, arch, "fewer block_keys, stages or blocks", "fewer blocks or block_keys",
-            "every warp needs whole tiles of 16 keys, and a block of keys at most "
-            "as many as the thread block has threads",
-            message);
+    struct smelt__choice choice;
+    if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    }
-    plan->template_name = templates[kind];
+    plan->template_name = templates[choice.kind];
     smelt__sparse_gqa_name(spec, plan);
     add_constants(&choice, spec, plan);
-    add_regions(&choice, plan);
-    smelt__plan_set_threads(plan, warps_of(&choice) * WARP, choice.blocks);
+    smelt__plan_set_threads(plan, warps_of(&choice) * SMELT__WARP, choice.blocks);
     plan->item = "query";
     plan->blocks_per_item = items_of(&choice, spec);
     return 0;
-}
-
-int smelt__sparse_gqa_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                   struct smelt__plan *plan, struct smelt__message *message) {
-    return plan_mma(spec, arch, OUT, plan, message);
-}
-
-int smelt__sparse_gqa_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                   struct smelt__plan *plan, struct smelt__message *message) {
-    return plan_mma(spec, arch, DQ, plan, message);
-}
-
-int smelt__sparse_gqa_scores_fwd_plan_mma(const struct smelt__spec *spec,
-                                          const struct smelt__arch *arch, struct smelt__plan *plan,
-                                          struct smelt__message *message) {
-    return plan_mma(spec, arch, TARGET, plan, message);
 }
 
 /* ---- sparse_gqa_bwd_keys -------------------------------------------------------------------------
  * The rule. An item has as many keys, and a tile as many rows, as fit, at most 64: each tile of queries is
  * read once for all keys of an item. Eight warps; four for a single tile of keys. */
 
-enum {
-    MOST_KEYS = 64,           /* of an item */
-    MOST_TILE_ROWS = 64,      /* of a tile */
-    UNIT_VALUES = 16 * 32,    /* of a gradient, that a warp computes */
-    KEY_OTHER_REGISTERS = 80, /* addresses, loop state, a unit's scores and dP */
-    HOPPER = 9,               /* the first with vector reductions */
-    UNIT_UNROLL = 2,
-    KEY_STAGES = 2
-};
+static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    const int granularity = (int)smelt__spec_get(spec, "granularity");
+    begin(choice, spec);
+    choice->padded_heads = choice->row_tiles * TILE;
+    choice->most_keys = granularity < TILE        ? TILE
+                        : granularity < MOST_KEYS ? granularity
+                                                  : MOST_KEYS;
+}
 
-struct key_choice {
-    int dqk, dv, padded_heads;
-    int block_keys, tile_rows, warps, blocks;
-};
-
-static int tile_queries(const struct key_choice *choice) {
+static int tile_queries(const struct smelt__choice *choice) {
     return choice->tile_rows < choice->padded_heads ? 1 : choice->tile_rows / choice->padded_heads;
 }
 
-static void add_key_regions(const struct key_choice *choice, struct smelt__plan *plan) {
+static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->tile_rows, block = choice->block_keys;
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->dqk), TILE_ALIGNMENT,
-                           "the item's keys");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->dv), TILE_ALIGNMENT,
-                           "their values");
+    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->dqk),
+                           SMELT__TILE_ALIGNMENT, "the item's keys");
+    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->dv),
+                           SMELT__TILE_ALIGNMENT, "their values");
     smelt__plan_add_region(plan, "QUERY_OFFSET", KEY_STAGES * rows * row_bytes(choice->dqk),
-                           TILE_ALIGNMENT, "tiles of queries");
+                           SMELT__TILE_ALIGNMENT, "tiles of queries");
     smelt__plan_add_region(plan, "GRAD_OFFSET", KEY_STAGES * rows * row_bytes(choice->dv),
-                           TILE_ALIGNMENT, "tiles of dO");
+                           SMELT__TILE_ALIGNMENT, "tiles of dO");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * (block < 32 ? 128 : block * 4),
-                           TILE_ALIGNMENT, "P and dS of a tile");
-    smelt__plan_add_region(plan, "STATISTICS_OFFSET", KEY_STAGES * rows * 8, SMALL_ALIGNMENT,
+                           SMELT__TILE_ALIGNMENT, "P and dS of a tile");
+    smelt__plan_add_region(plan, "STATISTICS_OFFSET", KEY_STAGES * rows * 8, SMELT__SMALL_ALIGNMENT,
                            "base and delta of a tile's rows");
-    smelt__plan_add_region(plan, "MEMBERS_OFFSET", 3 * tile_queries(choice) * 16, SMALL_ALIGNMENT,
-                           "queries of the tiles to come");
-    smelt__plan_add_region(plan, "ROWS_OFFSET", block * 4, SMALL_ALIGNMENT,
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET", 3 * tile_queries(choice) * 16,
+                           SMELT__SMALL_ALIGNMENT, "queries of the tiles to come");
+    smelt__plan_add_region(plan, "ROWS_OFFSET", block * 4, SMELT__SMALL_ALIGNMENT,
                            "the item's row numbers");
-    smelt__plan_add_region(plan, "REACH_OFFSET", choice->warps * 4, SMALL_ALIGNMENT,
+    smelt__plan_add_region(plan, "REACH_OFFSET", choice->warps * 4, SMELT__SMALL_ALIGNMENT,
                            "rows that each warp's queries read");
 }
 
-/* An estimate: this warp's units of dk and dv. */
-static int key_registers_needed(const struct key_choice *choice) {
+/* Registers, an estimate: this warp's units of dk and dv. */
+static struct smelt__needs key_needs(const struct smelt__choice *choice,
+                                     const struct smelt__arch *arch) {
     const int units = choice->block_keys * (choice->dqk + choice->dv) / UNIT_VALUES;
-    return (units + choice->warps - 1) / choice->warps * (UNIT_VALUES / WARP) + KEY_OTHER_REGISTERS;
+    (void)arch;
+    return (struct smelt__needs){choice->warps * SMELT__WARP, choice->blocks,
+                                 (units + choice->warps - 1) / choice->warps *
+                                         (UNIT_VALUES / SMELT__WARP) +
+                                     KEY_OTHER_REGISTERS};
+}
+
+static int keys_legal(struct smelt__choice *choice) {
+    choice->warps = choice->block_keys > TILE ? 8 : 4;
+    return choice->block_keys <= choice->most_keys;
 }
 
 /* Rows of whole queries, or whole parts of one. */
-static int rows_legal(const struct key_choice *choice) {
+static int rows_legal(struct smelt__choice *choice) {
     return choice->tile_rows % choice->padded_heads == 0 ||
            choice->padded_heads % choice->tile_rows == 0;
 }
 
-static int choose_tile_rows(struct key_choice *choice, const struct smelt__spec *spec,
-                            const struct smelt__arch *arch, struct smelt__plan *scratch,
-                            struct smelt__misses *misses) {
-    const int wanted = smelt__spec_knob(spec, "tile_rows", 0);
-    for (choice->tile_rows = MOST_TILE_ROWS; choice->tile_rows >= TILE; choice->tile_rows -= TILE) {
-        if ((wanted && wanted != choice->tile_rows) || !rows_legal(choice))
-            continue;
-        add_key_regions(choice, scratch);
-        if (smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, scratch->shared_bytes,
-                               key_registers_needed(choice), misses))
-            return 1;
-    }
-    return 0;
-}
+static const struct smelt__axis key_axes[] = {
+    SMELT__AXIS(block_keys, NULL, keys_legal, MOST_KEYS, 32, TILE),
+    SMELT__AXIS(blocks, "blocks", NULL, 2, 1),
+    SMELT__AXIS(tile_rows, "tile_rows", rows_legal, 64, 48, 32, 16),
+};
 
-static int choose_keys(struct key_choice *choice, const struct smelt__spec *spec,
-                       const struct smelt__arch *arch, struct smelt__plan *scratch,
-                       struct smelt__misses *misses) {
-    const int blocks = smelt__spec_knob(spec, "blocks", 0);
-    const int granularity = (int)smelt__spec_get(spec, "granularity");
-    const int most = granularity < TILE ? TILE : granularity < MOST_KEYS ? granularity : MOST_KEYS;
-    for (choice->block_keys = most; choice->block_keys >= TILE; choice->block_keys /= 2) {
-        choice->warps = choice->block_keys > TILE ? 8 : 4;
-        for (choice->blocks = blocks ? blocks : 2; choice->blocks >= 1;
-             choice->blocks = blocks ? 0 : choice->blocks - 1)
-            if (choose_tile_rows(choice, spec, arch, scratch, misses))
-                return 1;
-    }
-    return 0;
-}
+static const struct smelt__search key_search = {
+    .axes = key_axes,
+    .count = sizeof key_axes / sizeof *key_axes,
+    .begin = begin_keys,
+    .add_regions = add_key_regions,
+    .needs = key_needs,
+    .less_shared = "fewer tile_rows or blocks",
+    .less_registers = "fewer blocks",
+    .legal = "tile_rows must be whole queries or whole parts of one",
+};
 
 int smelt__sparse_gqa_bwd_keys_plan_mma(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    const int group = (int)smelt__spec_get(spec, "heads") / (int)smelt__spec_get(spec, "kv_heads");
-    struct key_choice choice = {.dqk = (int)smelt__spec_get(spec, "dqk"),
-                                .dv = (int)smelt__spec_get(spec, "dv"),
-                                .padded_heads = (group + TILE - 1) / TILE * TILE};
-    if (!choose_keys(&choice, spec, arch, plan, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer tile_rows or blocks", "fewer blocks",
-                              "tile_rows must be whole queries or whole parts of one", message);
+    struct smelt__choice choice;
+    if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
-    }
     const struct smelt__plan_row constants[] = {
         {"TILE_ROWS", "tile_rows", choice.tile_rows, "rows of a tile of queries"},
         {"STAGES", NULL, KEY_STAGES, "tiles of queries in shared memory"},
@@ -329,8 +300,7 @@ int smelt__sparse_gqa_bwd_keys_plan_mma(const struct smelt__spec *spec,
     plan->template_name = "sparse_gqa_bwd_keys.mma.cu";
     smelt__sparse_gqa_name(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    add_key_regions(&choice, plan);
-    smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
+    smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->persistent = 1;
     return 0;
 }

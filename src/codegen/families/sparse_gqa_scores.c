@@ -14,7 +14,7 @@ static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
                .summary = "attention's probabilities at the entries of grouped heads' lists",
                SMELT__KEYS(kernel_keys),
                .check = smelt__sparse_gqa_check},
-    SMELT__VARIANTS({"mma", smelt__sparse_gqa_scores_fwd_plan_mma}),
+    SMELT__VARIANTS({"mma", smelt__sparse_gqa_plan_mma}),
 };
 
 static const struct smelt__key keys[] = {

@@ -1,6 +1,7 @@
 /*
- * The plans of variant sm90 of sparse_gqa_fwd and sparse_gqa_bwd_keys with granularity 64 and 128, which
- * are block-stationary. The comments at the heads of templates/<family>.sm90.cu explain the numbers.
+ * The plans of the block-stationary kernels, with granularity 64 and 128: variant sm90 of sparse_gqa_fwd and
+ * sparse_gqa_bwd_keys, and the family sparse_gqa_united, the forward kernel for tiles of queries whose lists
+ * are united. The comments at the heads of templates/<family>.sm90.cu explain the numbers.
  *
  * The rules. Forward: three warpgroups compute if their threads' scores and outputs fit into registers,
  * else two. K and V have two buffers, so that the next block arrives while one is in use, if at least one
@@ -9,233 +10,337 @@
  *
  * Keys: two warpgroups compute. Shared memory has one block of keys and as many stages as fit. A segment
  * is 64 tiles, so that K, V and the sums of dK and dV are a small part of the traffic.
+ *
+ * United: two warpgroups compute: they have the registers to overlap a block's P V with the next block's
+ * softmax. If shared memory has room, K and V have three buffers, so that the next block is copied while
+ * the warpgroups work on two different ones; then Q has two; then K and V get more.
  */
-#include <limits.h>
-
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/plan/limits.h"
+#include "codegen/plan/search.h"
 
 enum {
-    WARPGROUP = 128, /* threads */
-    UNIT = 8,        /* heads */
+    UNIT = SMELT__SPARSE_GQA_UNIT,
     TILE_ROWS = 64,
     TILE_UNITS = TILE_ROWS / UNIT,
     TILE_COLUMNS = 64,
     ROW_BYTES = 2 * TILE_COLUMNS, /* of a column tile */
-    DESCRIPTION = 80,             /* bytes of a tile's description */
-    ALIGNMENT = 1024,             /* the swizzle repeats every 1024 bytes */
+    TILE_BYTES = TILE_ROWS * ROW_BYTES,
+    DESCRIPTION = 80, /* bytes of a tile's description */
+    STEP_BYTES = 8,   /* of a step's, united */
+    ALIGNMENT = SMELT__TILE_ALIGNMENT,
     BARRIER_BYTES = 8,
-    MOST_STAGES = 6,
     /* Forward. */
     SEGMENT_TILES = 32,
     MOST_VALUES = 128, /* scores and output of a thread, with three warpgroups */
-    /* Registers of a thread, with three and with two warpgroups that compute. */
-    CONSUMER_3 = 152,
-    PRODUCER_3 = 56,
-    CONSUMER_2 = 232,
-    PRODUCER_2 = 40,
     /* Keys. */
     KEY_SEGMENT_TILES = 64,
     KEY_CONSUMERS = 2,
     ALL_ROWS_COLUMNS = 256, /* up to so many, registers leave room for the scores of a whole tile */
-    /* Registers of a thread, with and without room for the scores of a whole tile. */
-    CONSUMER_ROOM = 224,
-    PRODUCER_ROOM = 56,
-    CONSUMER_TIGHT = 232,
-    PRODUCER_TIGHT = 40,
+    /* United. */
+    UNITED_CONSUMERS = 2,
+    MOST_UNITED_VALUES = 256, /* scores and outputs of a row in the registers of its warpgroup */
 };
 
-struct choice {
-    int dqk, dv, block_keys, units, box_units;
-    int consumers, segment, stages;
-    int buffers;           /* forward: of K and V */
+/* Registers of a thread that computes, and of one that copies. */
+static const struct registers {
+    int consumer, producer;
+} of_three = {152, 56}, of_two = {232, 40}, of_keys = {224, 56}, of_wide_keys = {232, 40},
+  of_united = {216, 72};
+
+/* Buffers of K and V and of Q, the best first. */
+static const struct {
+    int buffers, queries;
+} united_buffers[] = {{4, 2}, {3, 2}, {4, 1}, {3, 1}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
+
+struct smelt__choice {
+    int dqk, dv, block_keys, units;
+    int consumers;
+    int buffers;           /* of K and V */
+    int stages;            /* tiles of queries in flight */
     int teams, ds_buffers; /* keys: warpgroups of a tile; buffers of a team's dS */
+    int row, queries;      /* united: of the table; buffers of Q */
 };
 
-/* ---- both ------------------------------------------------------------------------------------ */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static int tiles(int columns) {
     return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
 }
 
-static struct choice choose(const struct smelt__spec *spec, int segment_tiles) {
-    struct choice choice = {.dqk = (int)smelt__spec_get(spec, "dqk"),
-                            .dv = (int)smelt__spec_get(spec, "dv"),
-                            .block_keys = (int)smelt__spec_get(spec, "granularity"),
-                            .units = smelt__sparse_gqa_units(spec)};
-    choice.box_units = smelt__sparse_gqa_box_units(choice.units);
-    choice.segment = smelt__spec_knob(spec, "segment", segment_tiles * TILE_UNITS / choice.units);
-    return choice;
+/* The most units that a box may have: a divisor of a KV head's units and of a tile's. */
+static int box_units(int units) {
+    int box = TILE_UNITS;
+    while (units % box != 0)
+        box /= 2;
+    return box;
 }
 
-/* Checks the limits, and adds all but the constants. `less`: the remedy that the message names. */
-static int finish(const struct choice *choice, const struct smelt__spec *spec,
-                  const struct smelt__arch *arch, const char *template_name, const char *less,
-                  struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
-    const int threads = (choice->consumers + 1) * WARPGROUP;
-    if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, less, less, "", message);
-        return -1;
-    }
+static struct smelt__choice choice_of(const struct smelt__spec *spec, int consumers) {
+    return (struct smelt__choice){.dqk = (int)smelt__spec_get(spec, "dqk"),
+                                  .dv = (int)smelt__spec_get(spec, "dv"),
+                                  .block_keys = (int)smelt__spec_get(spec, "granularity"),
+                                  .units = smelt__sparse_gqa_units(spec),
+                                  .consumers = consumers};
+}
+
+static void add_blocks(const struct smelt__choice *choice, int buffers, const char *keys,
+                       const char *values, struct smelt__plan *plan) {
+    const int block = buffers * choice->block_keys * ROW_BYTES;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->dqk) * block, ALIGNMENT, keys);
+    smelt__plan_add_region(plan, "VALUES_OFFSET", tiles(choice->dv) * block, ALIGNMENT, values);
+}
+
+static void add_barriers(int count, struct smelt__plan *plan) {
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", count * BARRIER_BYTES, 8, "mbarriers");
+}
+
+/* Registers are divided by setmaxnreg: no estimate limits the search. */
+static struct smelt__needs needs(const struct smelt__choice *choice,
+                                 const struct smelt__arch *arch) {
+    (void)arch;
+    return (struct smelt__needs){(choice->consumers + 1) * SMELT__WARPGROUP, 1, 0};
+}
+
+/* Adds all but the regions and the constants of one kernel alone. */
+static void finish(const struct smelt__choice *choice, const struct smelt__spec *spec,
+                   const char *template_name, struct registers registers,
+                   struct smelt__plan *plan) {
+    const struct smelt__plan_row constants[] = {
+        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
+         "1: every lane of a warp arrives at barriers"},
+        {"BLOCK_KEYS", NULL, choice->block_keys, "keys of a block"},
+        {"BOX_UNITS", NULL, box_units(choice->units), "eights of heads that a box copies"},
+        {"CONSUMER_REGISTERS", NULL, registers.consumer, "of a thread that computes"},
+        {"PRODUCER_REGISTERS", NULL, registers.producer, "of a thread that copies"},
+    };
     plan->template_name = template_name;
     smelt__sparse_gqa_name(spec, plan);
     smelt__sparse_gqa_block_constants(spec, plan);
-    *launch = (struct smelt__sparse_gqa_launch){
-        .segment = choice->segment, .units = choice->units, .box_heads = choice->box_units * UNIT};
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    smelt__plan_set_threads(plan, (choice->consumers + 1) * SMELT__WARPGROUP, 1);
     plan->persistent = 1;
-    return 0;
 }
 
-/* Rows of constants. */
-#define SEGMENT(choice)                                                                            \
-    { "SEGMENT", "segment", (choice)->segment, "queries of an item" }
-#define RACECHECK(spec)                                                                            \
-    {                                                                                              \
-        "RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),                          \
-            "1: every lane of a warp arrives at barriers"                                          \
-    }
-#define STAGES(choice)                                                                             \
-    { "STAGES", NULL, (choice)->stages, "tiles of queries in flight" }
-#define BLOCKS(choice)                                                                             \
-    {"BLOCK_KEYS", NULL, (choice)->block_keys, "keys of a block"}, {                               \
-        "BOX_UNITS", NULL, (choice)->box_units, "eights of heads that a box copies"                \
-    }
-#define REGISTERS(consumer, producer)                                                              \
-    {"CONSUMER_REGISTERS", NULL, consumer, "of a thread that computes"}, {                         \
-        "PRODUCER_REGISTERS", NULL, producer, "of a thread that copies"                            \
-    }
+/* Adds what a kernel that takes segments has. */
+static void add_segment(const struct smelt__choice *choice, const struct smelt__spec *spec,
+                        int segment_tiles, int warpgroups, struct smelt__plan *plan) {
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
+    const int segment =
+        smelt__spec_knob(spec, "segment", segment_tiles * TILE_UNITS / choice->units);
+    const struct smelt__plan_row constants[] = {
+        {"SEGMENT", "segment", segment, "queries of an item"},
+        {"STAGES", NULL, choice->stages, "tiles of queries in flight"},
+    };
+    smelt__plan_add_rows(plan, spec, constants, 2);
+    *launch = (struct smelt__sparse_gqa_launch){.segment = segment,
+                                                .units = choice->units,
+                                                .box_heads = box_units(choice->units) * UNIT,
+                                                .warpgroups = warpgroups};
+}
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int block = choice->block_keys * ROW_BYTES;
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->buffers * tiles(choice->dqk) * block,
-                           ALIGNMENT, "buffers: a block's keys");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", choice->buffers * tiles(choice->dv) * block,
-                           ALIGNMENT, "buffers: its values");
-    smelt__plan_add_region(plan, "QUERY_OFFSET",
-                           choice->stages * tiles(choice->dqk) * TILE_ROWS * ROW_BYTES, ALIGNMENT,
-                           "stages: tiles of queries");
+static void begin_forward(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    const int values =
+        (int)(smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity")) / 2;
+    *choice = choice_of(spec, smelt__spec_knob(spec, "consumers", values <= MOST_VALUES ? 3 : 2));
+}
+
+static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    add_blocks(choice, choice->buffers, "buffers: a block's keys", "buffers: its values", plan);
+    smelt__plan_add_region(plan, "QUERY_OFFSET", choice->stages * tiles(choice->dqk) * TILE_BYTES,
+                           ALIGNMENT, "stages: tiles of queries");
     smelt__plan_add_region(plan, "TILES_OFFSET", choice->stages * DESCRIPTION, 16,
                            "stages: what their rows are");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
-                           2 * (choice->stages + choice->buffers) * BARRIER_BYTES, 8, "mbarriers");
-    return plan->shared_bytes;
+    add_barriers(2 * (choice->stages + choice->buffers), plan);
+}
+
+static int stages_legal(struct smelt__choice *choice) {
+    return choice->stages % choice->consumers == 0;
 }
 
 /* Two buffers of K and V, and as many stages as fit, if any do; else one. */
-static void choose_buffers(const struct smelt__arch *arch, struct choice *choice,
-                           struct smelt__plan *plan) {
-    const int limit = smelt__shared_of_block(arch, 1);
-    for (choice->buffers = 2; choice->buffers >= 1; choice->buffers--)
-        for (choice->stages = MOST_STAGES / choice->consumers * choice->consumers;
-             choice->stages > 0; choice->stages -= choice->consumers)
-            if (add_regions(choice, plan) <= limit)
-                return;
-    choice->buffers = 1;
-    choice->stages = choice->consumers;
-}
+static const struct smelt__axis axes[] = {
+    SMELT__AXIS(buffers, NULL, NULL, 2, 1),
+    SMELT__AXIS(stages, NULL, stages_legal, 6, 5, 4, 3, 2),
+};
+static const struct smelt__search search = {
+    .axes = axes,
+    .count = sizeof axes / sizeof *axes,
+    .begin = begin_forward,
+    .add_regions = add_regions,
+    .needs = needs,
+    .less_shared = "fewer consumers",
+};
 
 int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__choice choice;
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
         return smelt__sparse_gqa_fwd_plan_few(spec, arch, plan, message);
-    struct choice choice = choose(spec, SEGMENT_TILES);
-    choice.consumers = smelt__spec_knob(spec, "consumers",
-                                        (choice.dv + choice.block_keys) / 2 <= MOST_VALUES ? 3 : 2);
-    choose_buffers(arch, &choice, plan);
-    if (finish(&choice, spec, arch, "sparse_gqa_fwd.sm90.cu", "fewer consumers", plan, message) !=
-        0)
+    if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    const int three = choice.consumers > 2;
     const struct smelt__plan_row constants[] = {
         {"CONSUMERS", "consumers", choice.consumers, "warpgroups that compute"},
-        SEGMENT(&choice),
-        RACECHECK(spec),
-        STAGES(&choice),
         {"KV_BUFFERS", NULL, choice.buffers, "blocks of keys in flight"},
-        BLOCKS(&choice),
-        REGISTERS(three ? CONSUMER_3 : CONSUMER_2, three ? PRODUCER_3 : PRODUCER_2),
     };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    smelt__plan_set_threads(plan, (choice.consumers + 1) * WARPGROUP, 1);
+    finish(&choice, spec, "sparse_gqa_fwd.sm90.cu", choice.consumers > 2 ? of_three : of_two, plan);
+    smelt__plan_add_rows(plan, spec, constants, 2);
+    add_segment(&choice, spec, SEGMENT_TILES, 0, plan);
     return 0;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static int add_key_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int block = choice->block_keys * ROW_BYTES, tile = TILE_ROWS * ROW_BYTES;
-    const int keys = tiles(choice->dqk), values = tiles(choice->dv), stages = choice->stages;
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", keys * block, ALIGNMENT, "a block's keys");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", values * block, ALIGNMENT, "its values");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * keys * tile, ALIGNMENT,
-                           "stages: tiles of queries");
-    smelt__plan_add_region(plan, "GRAD_OFFSET", stages * values * tile, ALIGNMENT,
+static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    *choice = choice_of(spec, KEY_CONSUMERS);
+    choice->teams = KEY_CONSUMERS * TILE_ROWS / choice->block_keys;
+    choice->ds_buffers = choice->teams > 1 ? 1 : 2;
+}
+
+static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    const int stages = choice->stages;
+    add_blocks(choice, 1, "a block's keys", "its values", plan);
+    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->dqk) * TILE_BYTES,
+                           ALIGNMENT, "stages: tiles of queries");
+    smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->dv) * TILE_BYTES, ALIGNMENT,
                            "stages: tiles of the output's gradient");
-    smelt__plan_add_region(plan, "DS_OFFSET", choice->teams * choice->ds_buffers * block, ALIGNMENT,
-                           "teams, buffers: a tile's dS");
+    smelt__plan_add_region(plan, "DS_OFFSET",
+                           choice->teams * choice->ds_buffers * choice->block_keys * ROW_BYTES,
+                           ALIGNMENT, "teams, buffers: a tile's dS");
     smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
                            "stages: base and delta of their rows");
     smelt__plan_add_region(plan, "TILES_OFFSET", stages * DESCRIPTION, 16,
                            "stages: what their rows are");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", (2 * stages + 2) * BARRIER_BYTES, 8,
-                           "mbarriers");
-    return plan->shared_bytes;
+    add_barriers(2 * stages + 2, plan);
+}
+
+static int key_stages_legal(struct smelt__choice *choice) {
+    return choice->stages % choice->teams == 0;
 }
 
 /* As many stages as fit, a multiple of the teams. */
-static void choose_stages(const struct smelt__arch *arch, struct choice *choice,
-                          struct smelt__plan *plan) {
-    const int limit = smelt__shared_of_block(arch, 1);
-    choice->consumers = KEY_CONSUMERS;
-    choice->teams = KEY_CONSUMERS * TILE_ROWS / choice->block_keys;
-    choice->ds_buffers = choice->teams > 1 ? 1 : 2;
-    choice->stages = MOST_STAGES / choice->teams * choice->teams;
-    while (add_key_regions(choice, plan) > limit && choice->stages > choice->teams)
-        choice->stages -= choice->teams;
-}
+static const struct smelt__axis key_axes[] = {
+    SMELT__AXIS(stages, NULL, key_stages_legal, 6, 5, 4, 3, 2, 1)};
+static const struct smelt__search key_search = {
+    .axes = key_axes,
+    .count = 1,
+    .begin = begin_keys,
+    .add_regions = add_key_regions,
+    .needs = needs,
+    .less_shared = "smaller widths",
+};
 
 int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
                                          const struct smelt__arch *arch, struct smelt__plan *plan,
                                          struct smelt__message *message) {
+    struct smelt__choice choice;
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
         return smelt__sparse_gqa_bwd_keys_plan_few(spec, arch, plan, message);
-    if (!smelt__sparse_gqa_grad_may_be_block(spec)) {
-        smelt__message_set(
+    if (!smelt__sparse_gqa_grad_may_be_block(spec))
+        return smelt__message_set(
             message, "%s: variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
             spec->schema->name, SMELT__SPARSE_GQA_MOST_COLUMNS);
+    if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
-    }
-    struct choice choice = choose(spec, KEY_SEGMENT_TILES);
-    choose_stages(arch, &choice, plan);
-    if (finish(&choice, spec, arch, "sparse_gqa_bwd_keys.sm90.cu", "smaller widths", plan,
-               message) != 0)
-        return -1;
-    const int tight = choice.dqk + choice.dv > ALL_ROWS_COLUMNS;
+    const int wide = choice.dqk + choice.dv > ALL_ROWS_COLUMNS;
     const struct smelt__plan_row constants[] = {
-        SEGMENT(&choice),
-        {"SCORE_ROWS", NULL, tight ? TILE_ROWS / 2 : TILE_ROWS,
+        {"SCORE_ROWS", NULL, wide ? TILE_ROWS / 2 : TILE_ROWS,
          "of a tile whose scores a thread has at once"},
-        RACECHECK(spec),
-        STAGES(&choice),
         {"DS_BUFFERS", NULL, choice.ds_buffers, "of dS of a team"},
-        BLOCKS(&choice),
-        REGISTERS(tight ? CONSUMER_TIGHT : CONSUMER_ROOM, tight ? PRODUCER_TIGHT : PRODUCER_ROOM),
     };
-    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    smelt__plan_set_threads(plan, (choice.consumers + 1) * WARPGROUP, 1);
-    launch->warpgroups = KEY_CONSUMERS;
+    finish(&choice, spec, "sparse_gqa_bwd_keys.sm90.cu", wide ? of_wide_keys : of_keys, plan);
+    smelt__plan_add_rows(plan, spec, constants, 2);
+    add_segment(&choice, spec, KEY_SEGMENT_TILES, KEY_CONSUMERS, plan);
     if (choice.dqk == 192 && choice.dv == 128) /* three times as fast as mma in spite of it */
         plan->spill_bytes = 16;
     return 0;
 }
+
+/* ---- united ---------------------------------------------------------------------------------- */
+
+static const struct smelt__key united_keys[] = {
+    SMELT__GQA_KEY_SHAPE,
+    SMELT__GQA_KEY_SINK,
+    {SMELT__RACECHECK_KNOB},
+};
+
+int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
+           TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
+           smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
+}
+
+static void begin_united(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    *choice = choice_of(spec, UNITED_CONSUMERS);
+}
+
+static int take_buffers(struct smelt__choice *choice) {
+    choice->buffers = united_buffers[choice->row].buffers;
+    choice->queries = united_buffers[choice->row].queries;
+    return 1;
+}
+
+static void add_united_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    const int tiles_of_queries = choice->queries * UNITED_CONSUMERS;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", tiles_of_queries * tiles(choice->dqk) * TILE_BYTES,
+                           ALIGNMENT, "buffers: tiles of queries");
+    add_blocks(choice, choice->buffers, "buffers: a block's keys", "buffers: its values", plan);
+    smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
+                           "buffers: what the block is");
+    smelt__plan_add_region(plan, "ITEMS_OFFSET",
+                           tiles_of_queries * (2 + 2 * TILE_UNITS / choice->units) * 4, 4,
+                           "buffers: what the item is");
+    add_barriers(2 * tiles_of_queries + 4 * choice->buffers, plan);
+}
+
+static const struct smelt__axis united_axes[] = {
+    SMELT__AXIS_INDICES(row, take_buffers, united_buffers)};
+static const struct smelt__search united_search = {
+    .axes = united_axes,
+    .count = 1,
+    .begin = begin_united,
+    .add_regions = add_united_regions,
+    .needs = needs,
+    .less_shared = "smaller widths",
+};
+
+static int plan_united(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                       struct smelt__plan *plan, struct smelt__message *message) {
+    struct smelt__sparse_gqa_united_launch *const launch = (void *)plan->launch;
+    struct smelt__choice choice;
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
+        return -1;
+    if (!smelt__sparse_gqa_can_unite(spec))
+        return smelt__message_set(
+            message,
+            "%s: variant sm90 needs granularity 64 or 128, dv + granularity at most %d, and heads "
+            "of a KV head that are 1, 2, 4 or 8 eights",
+            spec->schema->name, MOST_UNITED_VALUES);
+    if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
+        return -1;
+    const struct smelt__plan_row constants[] = {
+        {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
+         "1: a logit per head in the denominator"},
+        {"CONSUMERS", NULL, UNITED_CONSUMERS, "warpgroups that compute"},
+        {"Q_BUFFERS", NULL, choice.queries, "tiles of queries in flight"},
+        {"STAGES", NULL, choice.buffers, "blocks of keys in flight"},
+    };
+    finish(&choice, spec, "sparse_gqa_united.sm90.cu", of_united, plan);
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    launch->part_entries = TILE_UNITS / choice.units;
+    launch->tile_entries = UNITED_CONSUMERS * launch->part_entries;
+    return 0;
+}
+
+const struct smelt__kernel_family smelt__sparse_gqa_united = {
+    .schema = {.name = "sparse_gqa_united",
+               .summary = "forward pass of sparse_gqa for queries whose lists are united",
+               SMELT__KEYS(united_keys),
+               .check = smelt__sparse_gqa_check},
+    SMELT__VARIANTS({"sm90", plan_united}),
+};
