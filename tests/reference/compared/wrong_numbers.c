@@ -176,7 +176,8 @@ static void try_plant(struct bench *bench, const struct piece *piece, int64_t el
     set_plant(bench, piece, element, plant);
     if (is_changed(bench, piece->tensor)) {
         const struct smelt__check_result *result = bench_compare_unit(bench, piece);
-        note_outcome(bench, piece->tensor, kind, plant, result->culprit ? result->culprit : "pass");
+        note_outcome(bench, piece->tensor, kind, (int)plant,
+                     result->culprit ? result->culprit : "pass");
         if (result->culprit)
             expect_unit_named(bench, piece);
         for (int i = 0; i < result->metric_count; i++) {
