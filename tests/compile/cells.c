@@ -7,6 +7,7 @@
 
 #include "smelt/kernels.h"
 #include "smelt/tuning.h"
+#include "turns.h"
 
 /* The cells of the operators that have such a file. */
 #define OPERATOR(stem) extern const struct compile_cells compile_cells_##stem;
@@ -19,9 +20,12 @@ static const struct compile_cells *const all[] = {
 #undef OPERATOR
 };
 
+enum { ALL_ARCHS = (1 << ARCHS) - 1 };
+
 struct collector {
     struct kernel_list *list;
     int preset;
+    unsigned archs; /* of the kernels that are added */
     int failed;
 };
 
@@ -29,8 +33,10 @@ static int add_kernel(void *user, const char *kernel) {
     struct collector *collector = user;
     struct kernel_list *list = collector->list;
     for (size_t i = 0; i < list->count; i++) {
-        if (strcmp(list->specs[i], kernel) == 0)
+        if (strcmp(list->specs[i], kernel) == 0) {
+            list->archs[i] |= collector->archs;
             return 0;
+        }
     }
     if (list->count == list->capacity) {
         size_t capacity = list->capacity ? 2 * list->capacity : 256;
@@ -40,23 +46,36 @@ static int add_kernel(void *user, const char *kernel) {
         int *preset = realloc(list->preset, capacity * sizeof *preset);
         if (preset)
             list->preset = preset;
-        if (!specs || !preset) {
+        unsigned *archs = realloc(list->archs, capacity * sizeof *archs);
+        if (archs)
+            list->archs = archs;
+        if (!specs || !preset || !archs) {
             collector->failed = 1;
             return 1;
         }
         list->capacity = capacity;
     }
     snprintf(list->specs[list->count], SPEC_TEXT, "%s", kernel);
+    list->archs[list->count] = collector->archs;
     list->preset[list->count++] = collector->preset;
     return 0;
 }
 
+/* Adds the kernels that an operator has on each architecture. Those with less shared memory may refuse what
+ * no preset has. */
 static int add_operator(void *user, const char *spec) {
     struct collector *collector = user;
-    if (smelt_spec_expand(NULL, spec, NULL, add_kernel, collector) != SMELT_OK) {
-        fprintf(stderr, "matrix: %s: %s\n", spec, smelt_last_error());
-        collector->failed = 1;
+    for (int a = 0; a < ARCHS && !collector->failed; a++) {
+        collector->archs = 1u << a;
+        if (smelt_spec_expand(NULL, spec, arch_names[a], add_kernel, collector) != SMELT_OK &&
+            spec_is_for(spec, arch_names[a]) &&
+            (collector->preset || !strcmp(arch_names[a], "sm_80") ||
+             !strcmp(arch_names[a], "sm_90a"))) {
+            fprintf(stderr, "matrix: %s on %s: %s\n", spec, arch_names[a], smelt_last_error());
+            collector->failed = 1;
+        }
     }
+    collector->archs = ALL_ARCHS;
     return collector->failed;
 }
 
@@ -99,7 +118,7 @@ static void add_cells(struct collector *collector, const struct compile_cells *c
 }
 
 int kernel_list_fill(struct kernel_list *list) {
-    struct collector collector = {list, 1, 0};
+    struct collector collector = {list, 1, ALL_ARCHS, 0};
     memset(list, 0, sizeof *list);
     if (smelt_list(SMELT_LIST_PRESETS, add_preset, &collector) != SMELT_OK || collector.failed)
         return -1;
@@ -114,5 +133,6 @@ int kernel_list_fill(struct kernel_list *list) {
 void kernel_list_free(struct kernel_list *list) {
     free(list->specs);
     free(list->preset);
+    free(list->archs);
     memset(list, 0, sizeof *list);
 }

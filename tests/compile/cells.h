@@ -20,6 +20,7 @@ struct compile_cells {
 struct kernel_list {
     char (*specs)[SPEC_TEXT]; /* canonical kernel specs, none twice */
     int *preset;              /* 1: a preset contains it */
+    unsigned *archs;          /* where calls launch it: a bit for each of arch_names (turns.h) */
     size_t count, capacity;
 };
 

@@ -148,8 +148,8 @@ static int choose_cells(struct matrix *matrix, const struct choice *choice) {
     if (!matrix->cells)
         return -1;
     for (size_t k = 0; k < matrix->kernels.count; k++) {
-        const unsigned archs =
-            kernel_archs(matrix->kernels.specs[k], matrix->kernels.preset[k], matrix->supported);
+        const unsigned archs = kernel_archs(matrix->kernels.specs[k], matrix->kernels.preset[k],
+                                            matrix->supported & matrix->kernels.archs[k]);
         for (int a = 0; a < ARCHS; a++) {
             uint64_t order = next_random(&state);
             if (!(archs >> a & 1))

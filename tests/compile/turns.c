@@ -13,14 +13,12 @@ const char *const arch_names[ARCHS] = {"sm_80",   "sm_86",   "sm_89",   "sm_90",
 /* Equal numbers: one generation of the assembler. */
 static const int generations[ARCHS] = {0, 1, 1, 2, 3, 4, 4, 5, 5};
 
-/* Kernels with knobs are for sm_90a. */
-static int is_for(const char *spec, const char *arch) {
-    static const char *const knobs[] = {
-        "block_keys=", "part_tiles=", "racecheck=", "pv_overlap=", "_registers=", "variant=sm90"};
+int spec_is_for(const char *spec, const char *arch) {
+    static const char *const knobs[] = {"block_keys=", "part_tiles=", "warpgroups=", "racecheck=",
+                                        "pv_overlap=", "_registers=", "variant=sm90"};
     for (size_t i = 0; i < sizeof knobs / sizeof *knobs; i++)
         if (strstr(spec, knobs[i]))
             return strcmp(arch, "sm_90a") == 0;
-    /* Compute capabilities below 8.9 have no e4m3 products. */
     return !strstr(spec, "dtype=fp8") ||
            (strcmp(arch, "sm_80") != 0 && strcmp(arch, "sm_86") != 0 && strcmp(arch, "sm_87") != 0);
 }
@@ -65,7 +63,7 @@ unsigned kernel_archs(const char *spec, int preset, unsigned supported) {
     uint64_t numbers[ARCHS];
     unsigned left = 0, chosen = 0;
     for (int a = 0; a < ARCHS; a++)
-        left |= (supported >> a & 1 && is_for(spec, arch_names[a]) ? 1u : 0u) << a;
+        left |= (supported >> a & 1 && spec_is_for(spec, arch_names[a]) ? 1u : 0u) << a;
     if (preset)
         return left;
     for (int a = 0; a < ARCHS; a++)

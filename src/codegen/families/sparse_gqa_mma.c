@@ -49,10 +49,10 @@ static int group_of(const struct smelt__spec *spec) {
     return (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
 }
 
-static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
+/* The spec's part of a choice of any kernel. */
+static void begin_any(struct smelt__choice *choice, const struct smelt__spec *spec) {
     const int has_values = smelt__spec_key(spec->schema, "dv") >= 0;
     const int has_sink = smelt__spec_key(spec->schema, "sink") >= 0;
-    int groups = 1;
     *choice = (struct smelt__choice){
         .kind = !has_values ? TARGET
                 : has_sink  ? OUT
@@ -61,6 +61,11 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
         .dv = has_values ? (int)smelt__spec_get(spec, "dv") : 0,
         .row_tiles = (group_of(spec) + TILE - 1) / TILE,
     };
+}
+
+static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    int groups = 1;
+    begin_any(choice, spec);
     while (groups * choice->row_tiles < FEWEST_WARPS)
         groups *= 2;
     choice->most_groups = smelt__spec_knob(spec, "key_groups", groups);
@@ -209,7 +214,7 @@ int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smel
 
 static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
     const int granularity = (int)smelt__spec_get(spec, "granularity");
-    begin(choice, spec);
+    begin_any(choice, spec);
     choice->padded_heads = choice->row_tiles * TILE;
     choice->most_keys = granularity < TILE        ? TILE
                         : granularity < MOST_KEYS ? granularity

@@ -65,25 +65,37 @@ int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, 
     return 0;
 }
 
+static int has_knobs(const struct smelt__spec *spec) {
+    for (int i = 0; i < spec->schema->key_count; i++)
+        if (spec->schema->keys[i].knob && spec->values[i] != SMELT__AUTO)
+            return 1;
+    return 0;
+}
+
+/* A knob is at fault, or the shape itself is too large for the architecture. */
 void smelt__misses_explain(const struct smelt__misses *misses, const struct smelt__spec *spec,
                            const struct smelt__arch *arch, const char *less_shared,
                            const char *less_registers, const char *legal,
                            struct smelt__message *message) {
-    char text[SMELT__SPEC_TEXT];
+    const int knobs = has_knobs(spec);
+    char text[SMELT__SPEC_TEXT], remedy[160] = "; a smaller shape may fit";
     smelt__spec_print(spec, text);
-    if (misses->registers != INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %d registers per thread, but has only %d on %s with these "
-                           "knobs; %s need fewer, auto finds a value that fits",
-                           text, misses->registers, misses->register_limit, arch->name,
-                           less_registers);
-    else if (misses->shared_bytes != INT_MAX)
-        smelt__message_set(message,
-                           "%s: needs %.1f KB of shared memory per block, %s has %.1f with these "
-                           "knobs; %s need less, auto finds a value that fits",
+    if (misses->registers != INT_MAX) {
+        if (knobs)
+            snprintf(remedy, sizeof remedy,
+                     " with these knobs; %s need fewer, auto finds a value that fits",
+                     less_registers);
+        smelt__message_set(message, "%s: needs %d registers per thread, but has only %d on %s%s",
+                           text, misses->registers, misses->register_limit, arch->name, remedy);
+    } else if (misses->shared_bytes != INT_MAX) {
+        if (knobs)
+            snprintf(remedy, sizeof remedy,
+                     " with these knobs; %s need less, auto finds a value that fits", less_shared);
+        smelt__message_set(message, "%s: needs %.1f KB of shared memory per block, %s has %.1f%s",
                            text, misses->shared_bytes / 1024.0, arch->name,
-                           misses->shared_limit / 1024.0, less_shared);
-    else
+                           misses->shared_limit / 1024.0, remedy);
+    } else {
         smelt__message_set(message, "%s: no kernel has these knobs: %s; auto finds values that fit",
                            text, legal);
+    }
 }
