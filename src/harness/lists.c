@@ -273,10 +273,11 @@ const struct smelt__option smelt__limits_option = {
     0,
     SMELT__LIMITS_KINDS - 1,
     limits_names,
-    "the rows that a query may read: all, those up to its own, any",
+    "the rows that a query may read: all, up to its own, any number",
     SMELT__OPTION_INPUTS};
 
-/* Causal: rows up to the query's own. Odd: anything, within an entry as a rule, also beyond the ends. */
+/* Causal: rows up to the query's own. Odd: any number, usually in the middle of an entry, sometimes out of
+ * range. */
 int32_t smelt__lists_limit(const struct smelt__problem_options *options, int64_t query) {
     enum { STREAM_LIMITS = 4 }; /* recorded comparisons depend on the number */
     struct smelt__random random = smelt__random_at(options->seed, STREAM_LIMITS, (uint64_t)query);
