@@ -130,7 +130,7 @@ SMELT_API const char *smelt_context_arch(const smelt_context *context);
  * The strings live as long as the context. */
 typedef struct smelt_context_info {
     size_t size;
-    const char *tuning_device; /* whose tuning entries it uses: its device, or the option
+    const char *tuning_device; /* the device whose tuning entries it uses: its own, or the option
                                 * `tuning_device`; "": none */
     const char *tuning_path;   /* the tuning file that it writes; "": none (no cache folder and no
                                 * named file, or tuning_disable) */

@@ -38,11 +38,13 @@ SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical)
  * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family does not have. */
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
-/* The kernels that an operator's passes launch, pass after pass, each in a fixed order; a kernel expands
- * to itself. With a context: on its architecture (arch NULL) or another one, with its device's tuning
- * entries. Without (context NULL): by the rule alone, and pure; arch NULL: on any architecture. Errors:
- * INVALID_ARGUMENT, INVALID_SPEC (also for an unknown architecture), UNSUPPORTED (a pass that the operator
- * lacks, a kernel without a plan), CANCELLED, OUT_OF_MEMORY. */
+/* Calls `each` with the kernels that an operator's passes launch: pass by pass, the kernels of a pass in
+ * a fixed order; a kernel expands to itself. `arch`: only those launched on this architecture. NULL: on
+ * the context's; without a context, the kernels of all architectures. On the context's own architecture
+ * its device's tuning entries apply, since a kernel's variant can decide which others are launched.
+ * Without a context (NULL) the function is pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an
+ * unknown architecture), UNSUPPORTED (a pass that the operator lacks, a kernel without a plan), CANCELLED,
+ * OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_spec_expand(const smelt_context *context, const char *spec,
                                           const char *arch, smelt_text_function each, void *user);
 
@@ -76,8 +78,8 @@ typedef struct smelt_family_info {
 
 #define SMELT_FAMILY_INFO_INIT SMELT_INIT(smelt_family_info)
 
-/* Fills *info, whose `size` the caller has set. `family`: its name, or a spec of it. Errors:
- * INVALID_SPEC (no such family; an invalid spec), INVALID_ARGUMENT. */
+/* Fills *info, whose `size` the caller has set. `family`: a family's name or a spec. Errors: INVALID_SPEC
+ * (no such family, or an invalid spec), INVALID_ARGUMENT. */
 SMELT_CALL smelt_status smelt_family_get_info(const char *family, smelt_family_info *info);
 
 /* One key of a family. Strings are constants of the library. */
@@ -97,17 +99,18 @@ typedef struct smelt_family_key {
 
 #define SMELT_FAMILY_KEY_INIT SMELT_INIT(smelt_family_key)
 
-/* Fills *key, whose `size` the caller has set, with key number `index` of a family, in canonical
- * order. Errors: as above, and INVALID_ARGUMENT for an index past the last key. */
+/* Fills *key, whose `size` the caller has set, with key number `index`, in canonical order, of a family
+ * (its name or a spec). Errors: as above, and INVALID_ARGUMENT for an index past the last key. */
 SMELT_CALL smelt_status smelt_family_get_key(const char *family, int index, smelt_family_key *key);
 
 /* ---- plan and source: any thread ------------------------------------------------------------- */
 
 /* The plan of a kernel, as aligned text or (json != 0) as one JSON object, and its complete CUDA
- * source, the same bytes each time. With a context: of its architecture (arch NULL) or another one,
- * with its device's tuning entry (tuning.h) and its templates. Without (context NULL): by the rule
- * alone, and pure; `arch` is required. Freed by smelt_free. Errors: INVALID_ARGUMENT, INVALID_SPEC
- * (also for an operator: expand it first), UNSUPPORTED with the reason, OUT_OF_MEMORY. */
+ * source, the same bytes each time. With a context, `arch` NULL is the context's architecture, on which
+ * its device's tuning entry (tuning.h) applies; the source is made from the context's templates. Without
+ * a context (NULL) the functions are pure, apply no tuning entry, and `arch` is required. Freed by
+ * smelt_free. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator: expand it first), UNSUPPORTED
+ * with the reason, OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_kernel_plan(const smelt_context *context, const char *kernel,
                                           const char *arch, int json, char **text);
 SMELT_CALL smelt_status smelt_kernel_source(const smelt_context *context, const char *kernel,

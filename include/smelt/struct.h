@@ -8,7 +8,7 @@
  *   smelt_context_options options = SMELT_CONTEXT_OPTIONS_INIT;
  *
  * in C11 and in C++11; to assign one later write (smelt_context_options)SMELT_CONTEXT_OPTIONS_INIT. Other
- * languages do the same: all bytes 0, then `size`.
+ * languages do what the macro does: they set all bytes to 0, then `size`.
  *
  * Later versions of the library add fields at the end, so:
  *   - a caller built against an older header passes a shorter struct: missing fields have their

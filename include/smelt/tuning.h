@@ -35,8 +35,9 @@ typedef struct smelt_tuning_entry {
 #define SMELT_TUNING_ENTRY_INIT SMELT_INIT(smelt_tuning_entry)
 
 /* Fills *entry, whose `size` the caller has set, with the entry that plans of a kernel use in this
- * context (the kernel's own knobs are ignored). Without an entry, `knobs` is "" and `microseconds`
- * 0. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator), OUT_OF_MEMORY. */
+ * context (the kernel's own knobs are ignored). Without an entry, `spec` and `device` are filled in,
+ * `knobs` is "" and `microseconds` 0. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an operator),
+ * OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_tuning_get_entry(const smelt_context *context, const char *kernel,
                                                smelt_tuning_entry *entry);
 
