@@ -15,11 +15,11 @@ enum {
     SMELT__MAX_KERNELS = 64 /* of an operator, all passes together */
 };
 
-/* The kernels of an operator, pass after pass, each in a fixed order. */
+/* The kernels of an operator, pass by pass; the kernels of a pass have a fixed order. */
 struct smelt__expansion {
     struct smelt__spec kernels[SMELT__MAX_KERNELS];
     unsigned char pass[SMELT__MAX_KERNELS];
-    /* A kernel that is launched only if kernel number `kernel`, before it, is planned in a variant. */
+    /* Of each kernel: it is launched only if an earlier kernel, number `kernel`, has this variant. */
     struct smelt__condition {
         int kernel;
         const char *variant; /* NULL: launched in any case */
@@ -117,14 +117,14 @@ unsigned smelt__spec_passes(const struct smelt__spec *spec);
  * knob's value that only a kernel can reject is rejected with the spec. */
 int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* The kernels of an operator's passes on any architecture, each checked; a kernel expands to itself.
+/* The checked kernels of an operator's passes, for all architectures; a kernel expands to itself.
  * 0, or -1 with a message: a pass that the operator lacks, too many kernels, a knob that a kernel
  * rejects. */
 int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
                        struct smelt__message *message);
 
-/* Plans the kernels with `plan`, which returns 0 for success, and drops those whose condition the plans
- * do not meet: no call launches them. Returns the first failure. */
+/* Plans the kernels with `plan`, which returns 0 for success, and drops kernels whose condition does not
+ * hold, since no call launches them. Returns the first failure. */
 int smelt__expansion_plan(struct smelt__expansion *expansion,
                           int (*plan)(void *user, const struct smelt__spec *spec,
                                       struct smelt__plan *plan),
@@ -140,7 +140,8 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                unsigned pass);
 
-/* The kernels from number `first` on are launched only if kernel `kernel` is planned in `variant`. */
+/* Makes kernels number `first` and above depend on the variant of kernel `kernel` (struct
+ * smelt__condition). */
 void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
                                 const char *variant);
 

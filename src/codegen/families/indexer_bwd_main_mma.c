@@ -83,14 +83,14 @@ static struct smelt__needs needs(const struct smelt__choice *choice,
                                  registers_needed(choice)};
 }
 
-/* Whether no other unit costs less. */
+/* Whether no other size of a unit costs less. */
 static int costs_least(struct smelt__choice *choice) {
     const int cost = unit_cost(choice, choice->key_tiles);
     return cost <= unit_cost(choice, 1) && cost <= unit_cost(choice, 2) &&
            cost <= unit_cost(choice, 4);
 }
 
-/* As many blocks as fit; of the units with the least cost, the largest with which they do. */
+/* As many resident blocks as fit, then the largest of the cheapest units that fit with them. */
 static const struct smelt__axis axes[] = {
     SMELT__AXIS(blocks, "blocks", NULL, 4, 3, 2, 1),
     SMELT__AXIS(key_tiles, NULL, costs_least, 4, 2, 1),

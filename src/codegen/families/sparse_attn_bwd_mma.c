@@ -17,9 +17,9 @@ enum {
     UNIT_COLUMNS = 32,      /* of dKV */
     OTHER_REGISTERS = 40,   /* addresses, loop state */
     UNIT_REGISTERS = 23,    /* the same where a unit of dKV is computed */
-    LATE_REGISTERS = 9,     /* and so many more from BLACKWELL on, as its assembler has it */
-    ROW_REGISTERS = 20,     /* or where it is stored as partial rows */
-    MUCH_OUTPUT = 96,       /* registers of dQ beside which a unit's partial rows have few */
+    LATE_REGISTERS = 9,     /* added from BLACKWELL on, whose assembler uses more */
+    ROW_REGISTERS = 20,     /* the same where a unit is stored as partial rows */
+    MUCH_OUTPUT = 96,       /* registers of dQ that leave few for a unit's partial rows */
     WEIGHT_ROW_BYTES = 128, /* at least: the swizzle needs them */
     HOPPER = 9,             /* compute capability: from it on, four values are added at once */
     BLACKWELL = 10
@@ -31,8 +31,8 @@ enum {
 static const struct smelt__pipeline_shape shapes[] = {{64, 2}, {64, 1}, {32, 2}, {32, 1}, {64, 3},
                                                       {32, 3}, {16, 2}, {16, 1}, {16, 3}};
 
-/* The least tiles of heads and keys of a block: blocks of one tile of heads are tried last, key blocks
- * of 16 before them. */
+/* Lower bounds, tried in this order: tiles of heads of a thread block, and keys of a key block. Key blocks
+ * of 16 are preferred to thread blocks with a single tile of heads. */
 static const struct {
     int tiles, keys;
 } least[] = {{2, 2 * TILE}, {2, TILE}, {1, 2 * TILE}, {1, TILE}};
@@ -122,7 +122,7 @@ static struct smelt__needs needs(const struct smelt__choice *choice,
             at_least(at_least(scores, output) + OTHER_REGISTERS, dkv + unit)};
 }
 
-/* Bytes of shared memory that a formation of the scores reads and writes for one key block. */
+/* Bytes of shared memory that the scores' warps read and write for one key block. */
 static long score_traffic(const struct smelt__choice *choice) {
     const long heads = (long)score_tiles(choice) * TILE, keys = (long)score_pairs(choice) * TILE;
     const long operands =
@@ -166,7 +166,7 @@ static int complete_scores(struct smelt__choice *choice) {
                                        &choice->shape);
 }
 
-/* Of more than 64 heads, dQ fits into no registers. With one tile of heads two resident blocks are
+/* dQ of more than 64 heads does not fit into registers. With one tile of heads two resident blocks are
  * preferred: one adds its sums while the other multiplies. Eight warps halve each one's accumulators.
  */
 static const struct smelt__axis axes[] = {
@@ -201,7 +201,7 @@ static const struct smelt__search search = {
     .less_shared = "fewer block_heads, block_keys, stages or blocks",
     .less_registers = "fewer block_heads, block_keys or blocks or more warps",
     .legal = "stages must be 1..3, block_keys 16, 32 or 64, warps 4 or 8 such that every warp has "
-             "whole 16 x 16 tiles of the scores, block_heads an even cut of the heads",
+             "whole 16 x 16 tiles of the scores, block_heads an even division of the heads",
 };
 
 /* Unrolled k-steps of a unit, each a tile of heads: all, or two where dQ and partial rows leave few

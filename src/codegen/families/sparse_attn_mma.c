@@ -3,7 +3,7 @@
 
 enum {
     GROUP = 64, /* columns */
-    STEP = 16   /* of widths */
+    STEP = 16   /* widths are multiples of it */
 };
 
 static int columns(const struct smelt__spec *spec, const char *key) {
@@ -53,7 +53,7 @@ static int fits(const struct smelt__search *search, const struct smelt__spec *sp
     return smelt__search_find(search, spec, arch, choice, &scratch, &misses);
 }
 
-/* The nearest smaller widths that fit: a dqk with the same dv, else both the same. 0 if there are none. */
+/* Sets the largest dqk below the spec's that fits, and dv to it where dv is larger; returns 0 if none fits. */
 static int narrow(const struct smelt__search *search, struct smelt__spec *spec,
                   const struct smelt__arch *arch, struct smelt__choice *choice) {
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");

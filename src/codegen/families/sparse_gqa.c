@@ -129,7 +129,7 @@ static void add_lists(struct smelt__expansion *expansion, unsigned pass, int uni
     }
 }
 
-/* What is added after the main kernel serves its variant sm90 alone. */
+/* All kernels after the main kernel are launched only if that has variant sm90. */
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
     const int others = expansion->count, unite = (int)smelt__spec_get(spec, "unite");

@@ -97,7 +97,7 @@ enum smelt__sparse_gqa_forward_kernel {
     /* Only where lists may be united: */
     SMELT__SPARSE_GQA_UNITE, /* a pass of sparse_gqa_lists */
     SMELT__SPARSE_GQA_UNITED,
-    /* Only there, with variant sm90 and smaller entries: */
+    /* Only where lists may be united, with variant sm90 and smaller entries: */
     SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* sparse_attn_bwd_lists, pass group */
 };
 
@@ -110,8 +110,8 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_KEYS,      /* sparse_gqa_bwd_keys */
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, /* key_grads_finish */
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
-    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; or, where sparse_gqa_bwd_keys is
-                                           block-stationary, the passes of sparse_gqa_sums: */
+    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; if sparse_gqa_bwd_keys is
+                                           block-stationary, the passes of sparse_gqa_sums instead: */
     SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS = SMELT__SPARSE_GQA_BACKWARD_QUERIES,
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
 };

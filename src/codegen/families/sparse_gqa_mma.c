@@ -12,19 +12,19 @@
 
 enum {
     TILE = SMELT__MMA_TILE,
-    FEWEST_WARPS = 4,     /* that the rule asks for */
+    FEWEST_WARPS = 4,     /* the rule chooses no fewer */
     OTHER_REGISTERS = 66, /* addresses, loop state, operands */
-    SWIZZLED = 64,        /* columns: pitches are multiples of it */
+    SWIZZLED = 64,        /* columns; row pitches are multiples of it */
     /* sparse_gqa_bwd_keys: */
-    MOST_KEYS = 64,           /* of an item */
-    UNIT_VALUES = 16 * 32,    /* of a gradient, that a warp computes */
+    MOST_KEYS = 64,           /* keys of an item */
+    UNIT_VALUES = 16 * 32,    /* values of dk or dv that a warp computes at a time */
     KEY_OTHER_REGISTERS = 80, /* addresses, loop state, a unit's scores and dP */
-    HOPPER = 9,               /* the first with vector reductions */
+    HOPPER = 9,               /* compute capability: the first with vector reductions */
     UNIT_UNROLL = 2,
     KEY_STAGES = 2
 };
 
-/* Shapes of the pipeline, best first. For TARGET, whose stages have no values, the wide one, 128 keys in 2 stages, comes first. */
+/* Shapes of the pipeline, best first. TARGET, whose stages have no values, prefers 128 keys in 2 stages. */
 static const struct smelt__pipeline_shape shapes[] = {{64, 3},  {64, 2}, {32, 3}, {32, 2}, {128, 2},
                                                       {128, 3}, {32, 4}, {64, 4}, {128, 4}};
 

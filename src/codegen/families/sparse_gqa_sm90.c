@@ -26,7 +26,7 @@ enum {
     ROW_BYTES = 2 * TILE_COLUMNS, /* of a column tile */
     TILE_BYTES = TILE_ROWS * ROW_BYTES,
     DESCRIPTION = 80, /* bytes of a tile's description */
-    STEP_BYTES = 8,   /* of a step's, united */
+    STEP_BYTES = 8,   /* bytes of a step's description, united */
     ALIGNMENT = SMELT__TILE_ALIGNMENT,
     BARRIER_BYTES = 8,
     /* Forward. */
@@ -35,7 +35,8 @@ enum {
     /* Keys. */
     KEY_SEGMENT_TILES = 64,
     KEY_CONSUMERS = 2,
-    ALL_ROWS_COLUMNS = 256, /* up to so many, registers leave room for the scores of a whole tile */
+    ALL_ROWS_COLUMNS =
+        256, /* up to this number there are registers for the scores of a whole tile */
     /* United. */
     UNITED_CONSUMERS = 2,
     MOST_UNITED_VALUES = 256, /* scores and outputs of a row in the registers of its warpgroup */
@@ -47,7 +48,7 @@ static const struct registers {
 } of_three = {152, 56}, of_two = {232, 40}, of_keys = {224, 56}, of_wide_keys = {232, 40},
   of_united = {216, 72};
 
-/* Buffers of K and V and of Q, the best first. */
+/* Buffers of K and V and of Q, in order of preference. */
 static const struct {
     int buffers, queries;
 } united_buffers[] = {{4, 2}, {3, 2}, {4, 1}, {3, 1}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
@@ -67,7 +68,7 @@ static int tiles(int columns) {
     return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
 }
 
-/* The most units that a box may have: a divisor of a KV head's units and of a tile's. */
+/* The units of a box: the largest common divisor of a KV head's and a tile's units. */
 static int box_units(int units) {
     int box = TILE_UNITS;
     while (units % box != 0)
@@ -101,7 +102,7 @@ static struct smelt__needs needs(const struct smelt__choice *choice,
     return (struct smelt__needs){(choice->consumers + 1) * SMELT__WARPGROUP, 1, 0};
 }
 
-/* Adds all but the regions and the constants of one kernel alone. */
+/* Adds what all these kernels' plans have, except for the regions. */
 static void finish(const struct smelt__choice *choice, const struct smelt__spec *spec,
                    const char *template_name, struct registers registers,
                    struct smelt__plan *plan) {
@@ -121,7 +122,7 @@ static void finish(const struct smelt__choice *choice, const struct smelt__spec 
     plan->persistent = 1;
 }
 
-/* Adds what a kernel that takes segments has. */
+/* Adds the constants and the launch data of a kernel whose items are segments. */
 static void add_segment(const struct smelt__choice *choice, const struct smelt__spec *spec,
                         int segment_tiles, int warpgroups, struct smelt__plan *plan) {
     struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;

@@ -85,8 +85,8 @@ static int complete_scores(struct smelt__choice *choice) {
                                        &choice->shape);
 }
 
-/* More than 64 heads leave no shared memory for two stages. Partial scores only where there is no
- * formation without. */
+/* More than 64 heads leave no shared memory for two stages. Warps divide the depth (split-K) only if
+ * nothing else fits. */
 static const struct smelt__axis axes[] = {
     SMELT__AXIS(most_tiles, NULL, divide_heads, 4, 3, 2, 1),
     SMELT__AXIS(blocks, "blocks", NULL, 1),

@@ -12,7 +12,7 @@ struct state {
     struct smelt__choice *choice;
     struct smelt__plan *plan;
     struct smelt__misses *misses;
-    int index[SMELT__MOST_AXES], best[SMELT__MOST_AXES]; /* of the axes' values */
+    int index[SMELT__MOST_AXES], best[SMELT__MOST_AXES]; /* indices into the axes' values */
     int found;
     long least; /* cost of the best */
 };
@@ -29,7 +29,7 @@ static int fits(const struct state *state) {
                               needs.registers, state->misses);
 }
 
-/* Sets an axis to one of its values; 0: it is excluded. */
+/* Sets an axis to one of its values; returns 0 if a knob or the axis's rule excludes it. */
 static int set(const struct state *state, int number, int index) {
     const struct smelt__axis *axis = &state->search->axes[number];
     int *const field = (int *)(void *)((char *)state->choice + axis->field);

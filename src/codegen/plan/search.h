@@ -1,8 +1,9 @@
 /*
- * The search for a configuration that fits. A family describes its configurations as axes of values,
- * the best first: the search goes through their combinations, the last axis fastest, leaves out what
- * the spec's knobs and the axes' rules exclude, and takes the first whose shared memory and registers
- * an architecture has. The values of the last axes may compete by cost instead.
+ * The search for a configuration that fits on an architecture. A family describes its configurations as
+ * axes, each with its values in order of preference. The search tries the combinations, the last axis
+ * varying fastest, without those that the spec's knobs or the axes' rules exclude, and takes the first
+ * one with enough shared memory and registers. The last axes may have a cost instead of an order: of
+ * their values the search takes the cheapest that fit.
  */
 #pragma once
 
@@ -12,22 +13,21 @@
 
 enum { SMELT__MOST_AXES = 8 };
 
-/* A configuration: of ints; each family's file defines its own. */
+/* A configuration: a struct of ints, which each family's file defines. */
 struct smelt__choice;
 
-/* A shape of a pipeline. */
 struct smelt__pipeline_shape {
     int block_keys, stages;
 };
 
-/* An axis sets a field of the configuration. Its rule, which may be NULL, derives what follows from
- * this value and those of the axes before; 0: the value is not legal with them. */
+/* An axis sets a field of the configuration. Its rule, which may be NULL, sets the fields that follow
+ * from this value and those of the axes before it; it returns 0 if the value is not legal with them. */
 struct smelt__axis {
     size_t field;     /* offset */
-    const char *knob; /* whose value, if the spec has it, is the only one; NULL: none */
+    const char *knob; /* if the spec has this knob, its value is the only one; NULL: no knob */
     int (*rule)(struct smelt__choice *choice);
     int count;
-    const int *values;                          /* NULL: from 0 on, or shapes */
+    const int *values;                          /* NULL: 0, 1, .. count - 1, or shapes */
     const struct smelt__pipeline_shape *shapes; /* with the knobs block_keys and stages */
 };
 
@@ -38,7 +38,7 @@ struct smelt__axis {
             __VA_ARGS__                                                                            \
         }                                                                                          \
     }
-/* The rows of a table of shapes; the indices of another table. */
+/* An axis whose values are the rows of a table of shapes, or the indices of any table. */
 #define SMELT__AXIS_SHAPES(field_, rule_, table)                                                   \
     {                                                                                              \
         .field = offsetof(struct smelt__choice, field_), .rule = (rule_),                          \
@@ -51,20 +51,20 @@ struct smelt__axis {
     }
 
 struct smelt__needs {
-    int threads, blocks; /* of a block; resident at once */
+    int threads, blocks; /* threads of a thread block; resident thread blocks */
     int registers;       /* per thread */
 };
 
 struct smelt__search {
     const struct smelt__axis *axes;
     int count;
-    int by_cost; /* of the axes: the last so many have no preferred values */
+    int by_cost; /* number of last axes whose values are chosen by cost */
     void (*begin)(struct smelt__choice *choice,
-                  const struct smelt__spec *spec); /* sets all of it */
+                  const struct smelt__spec *spec); /* initialises all fields */
     void (*add_regions)(const struct smelt__choice *choice, struct smelt__plan *plan);
     struct smelt__needs (*needs)(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch);
-    long (*cost)(const struct smelt__choice *choice); /* NULL: none are by cost */
+    long (*cost)(const struct smelt__choice *choice); /* NULL if by_cost is 0 */
     const char *less_shared, *less_registers, *legal; /* see smelt__misses_explain */
 };
 
@@ -73,7 +73,7 @@ int smelt__search_find(const struct smelt__search *search, const struct smelt__s
                        const struct smelt__arch *arch, struct smelt__choice *choice,
                        struct smelt__plan *plan, struct smelt__misses *misses);
 
-/* The same: 0, or -1 with a message. */
+/* The same, but returns 0, or -1 with a message. */
 int smelt__search_plan(const struct smelt__search *search, const struct smelt__spec *spec,
                        const struct smelt__arch *arch, struct smelt__choice *choice,
                        struct smelt__plan *plan, struct smelt__message *message);
