@@ -8,8 +8,8 @@
 
 /* ---- problems ------------------------------------------------------------------------------- */
 
-/* The options of an operator: several key blocks, the last one partial. With lists of blocks the table ends
- * within an entry. */
+/* An operator's kinds of inputs, and the sizes of its problems: several key blocks, the last one partial. If
+ * entries are blocks, the last one is incomplete. */
 enum { SMELT__ATTENTION_KINDS = 6 };
 extern const struct smelt__problem_options smelt__attention_kinds[SMELT__ATTENTION_KINDS];
 #define SMELT__ATTENTION_OPTIONS                                                                   \

@@ -82,7 +82,7 @@ static void run_once(struct smelt__placed *placed, const smelt_operator *object,
     }
 }
 
-/* Limit of a launch's processor time on the emulator, in seconds: for a tenth of its usual speed. */
+/* Limit of a launch's processor time on the emulator, in seconds: it assumes a tenth of the usual speed. */
 static double time_limit(const struct smelt__problem *problem) {
     const struct smelt__problem_cost cost =
         smelt__problem_cost(problem->op, problem->pass, problem->spec, &problem->options);

@@ -18,13 +18,13 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* Rows that an entry of a list names. */
+/* The number of rows of a list's entry. */
 static int64_t rows_of_entry(const struct smelt__harness_operator *op, const void *spec) {
     const int64_t granularity = op->has_lists ? smelt__harness_key_of(op, spec, "granularity") : 1;
     return granularity > 1 ? granularity : 1;
 }
 
-/* A width of so many rows: in lists some entries more, but at most topk. */
+/* The width for this number of rows: of lists, a few entries more, but at most topk. */
 static int64_t width_for(const struct smelt__harness_operator *op, const void *spec, int64_t rows) {
     enum { MORE = 3 };
     const int64_t r = rows_of_entry(op, spec);
@@ -33,7 +33,7 @@ static int64_t width_for(const struct smelt__harness_operator *op, const void *s
                : rows;
 }
 
-/* Without a number of rows in `sizes` lists name about half of the rows; the last entry is incomplete. */
+/* If `sizes` has no number of rows, lists name about half of the rows, and the last entry is incomplete. */
 static void set_sizes(const struct smelt__harness_operator *op, const void *spec,
                       const struct smelt__harness_sizes *sizes,
                       struct smelt__problem_options *options) {
@@ -87,12 +87,12 @@ void smelt__options_small(const struct smelt__harness_operator *op, const void *
     set_sizes(op, spec, &op->small, options);
 }
 
-/* A number from 0 below `count`. */
+/* A random number from 0 to count - 1. */
 static int any(struct smelt__random *random, int count) {
     return (int)smelt__random_below(random, count);
 }
 
-/* Also of options that the operator lacks, which then have no effect. */
+/* Also draws options that the operator lacks, which have no effect. */
 void smelt__options_draw(const struct smelt__harness_operator *op, const void *spec,
                          struct smelt__random *random, struct smelt__problem_options *options) {
     const int64_t width = width_for(op, spec, op->most.width);
@@ -101,7 +101,7 @@ void smelt__options_draw(const struct smelt__harness_operator *op, const void *s
     if (width > 0)
         options->width = 1 + smelt__random_below(random, width);
     options->lists = (enum smelt__lists)any(random, SMELT__LISTS_KINDS);
-    /* None repeated: the emulator runs drawn problems. */
+    /* No repeated queries: the emulator runs these problems. */
     options->query_list = (enum smelt__query_list)any(random, SMELT__QUERY_LIST_REPEATED);
     options->spiky = any(random, 3) == 0;
     options->topk_length = any(random, 2);

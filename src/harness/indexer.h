@@ -10,7 +10,7 @@ struct smelt__finding;
 struct smelt__placed;
 struct smelt__random;
 
-/* The options of an operator with windows: several blocks of keys, the last one partial. */
+/* The sizes of an operator's problems with windows: several blocks of keys, the last one partial. */
 #define SMELT__INDEXER_OPTIONS                                                                     \
     .small = {.tokens = 19, .rows = 531, .width = 100}, .most = {.rows = 700, .width = 700},       \
     .trial = {.tokens = 70, .rows = 1100}
@@ -37,12 +37,12 @@ int smelt__indexer_fill_rows(struct smelt__problem *problem,
  * to the number of keys in all windows. */
 int smelt__indexer_fill(struct smelt__problem *problem, const struct smelt__indexer_inputs *inputs);
 
-/* A query's candidates, blocks of `block` keys: by default half of the blocks, 2048 at most; 0 without
- * blocks. */
+/* The default number of a query's candidates, which are blocks of `block` keys: half of the blocks, at most
+ * 2048; 0 if block is 0. */
 int64_t smelt__candidates_default(int64_t block, int64_t rows);
 
-/* Fills a tensor [T,C] of candidates: ascending, those past the last block -1. With adversarial windows
- * some are numbers of no block, and if `unordered` the others are in any order and some are listed twice. */
+/* Fills a tensor [T,C] of candidates: ascending block numbers, then -1. With adversarial windows some are out
+ * of range, and if `unordered` the others are in random order and some are listed twice. */
 void smelt__candidates_fill(struct smelt__problem *problem, int tensor, int64_t block,
                             int unordered);
 
@@ -61,29 +61,29 @@ enum { SMELT__INDEXER_DWEIGHTS = SMELT__GRAD_METRICS, SMELT__INDEXER_QUERY_METRI
             "dweights, relative", "error of dweights, relative to the sum of its terms' sizes,",   \
             SMELT__LARGEST,       dweights}
 
-/* Their bars. `tolerance`: of dweights, beside rounding to bf16; weights_dtype: of enum
- * smelt__weights_dtype. */
+/* Sets the bars of these metrics. `tolerance`: of dweights, in addition to rounding to bf16; weights_dtype:
+ * of enum smelt__weights_dtype. */
 void smelt__indexer_query_judge(int weights_dtype, double tolerance,
                                 struct smelt__metric_result *results);
 
-/* A head's gradients: those of head `within` of a call of the reference. Numbers of the table's rows. */
+/* The gradients of a head, which the reference computes as head `within` of a call. dq, dweights: row numbers
+ * of the operator's table. */
 struct smelt__indexer_head {
     int dq, dweights;
     int64_t query;
     int head, within;
-    double
-        lost; /* errors that are permitted in addition: of dq's row, by the size of the head's weight */
-    double more; /* and sizes of dweights' terms */
+    double lost; /* additional permitted error of dq's row, per unit of the head's weight */
+    double more; /* added to the sum of the sizes of dweights' terms */
 };
 
-/* Compares them. `memory`: [2 * dim], scratch. */
+/* Compares a head's gradients. `memory`: [2 * dim], scratch. */
 void smelt__indexer_head_compare(const struct smelt__placed *placed,
                                  const struct smelt__indexer_head *head,
                                  const struct smelt__indexer_bwd_spec *spec,
                                  const smelt_indexer_bwd_args *args, double *memory,
                                  struct smelt__finding *finding);
 
-/* Compares a key's row. `lost`: an error that is permitted in addition; `got`: [dim], scratch. */
+/* Compares a key's row of dk. `lost`: an additional permitted error; `got`: [dim], scratch. */
 void smelt__indexer_key_compare(const struct smelt__placed *placed,
                                 const struct smelt__key_rows *rows, int64_t key,
                                 const struct smelt__indexer_bwd_row *row, double lost, double *got,

@@ -122,7 +122,7 @@ static int64_t candidate_entries(const struct smelt__problem *problem, int64_t q
     return past > end ? end : past;
 }
 
-/* The keys that queries' candidates have. */
+/* The number of keys in all queries' candidates. */
 static int64_t count_listed(const struct smelt__problem *problem) {
     int64_t keys = 0, first;
     for (int64_t t = 0; t < problem->extents[TENSOR(T)]; t++)

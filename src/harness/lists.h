@@ -38,7 +38,8 @@ int32_t smelt__lists_length(const struct smelt__problem_options *options, int64_
  * it for a masked slot. Adversarial lists avoid the first and the last row. */
 int smelt__lists_avoids(const struct smelt__problem_options *options, int64_t row);
 
-/* The own option, by number, of operators over lists that have the tensor `limit`, and a query's limit. */
+/* The option --limits of operators over lists with the tensor `limit`: its index in
+ * smelt__problem_options.own, its values, and a query's limit. */
 enum { SMELT__LIMITS };
 enum { SMELT__LIMITS_NONE, SMELT__LIMITS_CAUSAL, SMELT__LIMITS_ODD, SMELT__LIMITS_KINDS };
 extern const struct smelt__option smelt__limits_option;

@@ -224,7 +224,7 @@ struct smelt__harness_shape {
     int topk_length;
 };
 
-/* Sizes of problems; 0: the default. `width` counts rows, also of lists of entries. */
+/* Sizes of problems; 0: the default. `width` counts rows, also if a list's entries are blocks. */
 struct smelt__harness_sizes {
     int64_t tokens, patterns; /* `patterns`: tokens for adversarial lists; 0: as `tokens` */
     int64_t rows, width;
@@ -257,16 +257,16 @@ struct smelt__harness_operator {
     const struct smelt__option *own_options;
     int own_option_count;
 
-    int has_lists; /* 1: `width` is a list's number of entries, at most topk; 0: rows of a window, or none */
-    int64_t rows; /* by default, if that is more than four times those of a full list */
-    struct smelt__harness_sizes small, most,
-        trial; /* the emulator's, random and tune's problems; `trial`
-                                                       without numbers: `small` */
-    /* The kinds of inputs that check tries by default. What is 0 in a row is as it is given. NULL: random,
-     * causal, window, full and adversarial lists or windows. */
+    int has_lists; /* 1: the option width is a list's number of entries; 0: a window's number of rows */
+    int64_t rows;                      /* lower bound of the default of the option rows */
+    struct smelt__harness_sizes small; /* problems for the emulator */
+    struct smelt__harness_sizes most;  /* upper bounds of random problems */
+    struct smelt__harness_sizes trial; /* tune's problems; all 0: `small` */
+    /* The kinds of inputs that check tries by default; a field that is 0 keeps the given value. NULL:
+     * random, causal, window, full and adversarial lists or windows. */
     const struct smelt__problem_options *kinds;
     int kind_count;
-    /* Draws what no option and no size describes; NULL: nothing. */
+    /* Draws numbers that neither `most` nor the options' kinds determine; NULL: there are none. */
     void (*draw)(const void *spec, struct smelt__random *random,
                  struct smelt__problem_options *options);
     /* Names the kind of inputs that the options select, for check's and bench's column. NULL: the

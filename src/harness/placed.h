@@ -87,7 +87,7 @@ const void *smelt__placed_element(const struct smelt__placed *placed, int tensor
 const void *smelt__compared_row(const struct smelt__placed *placed, struct smelt__finding *finding,
                                 int tensor, int64_t first, int64_t count, const double *expected);
 
-/* The same for a row, by its indices as for smelt__problem_at. */
+/* The same for the row with these indices, as in smelt__problem_at. */
 const void *smelt__compared_at(const struct smelt__placed *placed, struct smelt__finding *finding,
                                int tensor, int64_t i, int64_t k, int64_t count,
                                const double *expected);

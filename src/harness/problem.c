@@ -193,8 +193,8 @@ int smelt__problem_create(struct smelt__problem *problem, const struct smelt__ha
     return -1;
 }
 
-/* The multiplications of whole tiles: at least so many keys, and heads of a group. A pair of a query
- * and a key takes at least as long as a product of so many columns. */
+/* The multiplications with whole tiles: lists are padded to KEYS keys, a group's heads to HEADS and products
+ * to COLUMNS columns. */
 static double tile_work(const struct smelt__problem *problem) {
     enum { KEYS = 64, HEADS = 16, COLUMNS = 64 };
     struct smelt__problem_options tiles = problem->options;
@@ -214,7 +214,7 @@ struct smelt__problem_cost smelt__problem_cost(const struct smelt__harness_opera
                                                const struct smelt__harness_pass *pass,
                                                const void *spec,
                                                const struct smelt__problem_options *options) {
-    enum { ACCESS = 10 }; /* an access takes the emulator as long as so many multiplications */
+    enum { ACCESS = 10 }; /* multiplications that take the emulator as long as an access */
     struct smelt__problem_options packed = *options;
     struct smelt__problem problem;
     struct smelt__problem_cost cost = {-1, -1};
