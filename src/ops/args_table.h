@@ -120,7 +120,7 @@ struct smelt__args_table {
 /* Of lists of rows, ROW(name, what it holds): the numbers of the rows, and the table. */
 #define SMELT__NUMBER(name, ...) OF(name),
 #define SMELT__ROW(name, ...) [OF(name)] = {__VA_ARGS__},
-/* The arrays of a file's lists SYMBOLS, and TENSORS with parameters. */
+/* Arrays made of a file's lists: SYMBOLS, and TENSORS with these arguments. */
 #define SMELT__SYMBOLS ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW)})
 #define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})
 /* `last`: the last field that the first released version had. */

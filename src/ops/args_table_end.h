@@ -1,4 +1,4 @@
-/* The end of a table's file (args_table.h): its macros. */
+/* Undefines the macros of a table's file, at its end (args_table.h). */
 #undef ARGS
 #undef OF
 #undef SYMBOLS

@@ -14,7 +14,7 @@ smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least,
 /* The scale of attention's scores: positive, and finite in fp32 times log2(e). */
 smelt_status smelt__check_scale(float scale);
 
-/* Of the indexer's losses: finite, not 0. */
+/* The argument query_weight of the indexer's losses: finite, not 0. */
 smelt_status smelt__check_query_weight(float weight);
 
 /* batches * tokens, each from 0 on, at most 2^31 - 1 together. */

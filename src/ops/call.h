@@ -52,7 +52,7 @@ struct smelt__pass {
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
     /* Checks what the tables cannot say, calls smelt__call_check, and launches. The context is
-     * entered (runtime/context.h). */
+     * current (smelt__context_enter). */
     smelt_status (*launch)(struct smelt__call *call);
 };
 

@@ -19,7 +19,7 @@ struct smelt__dense_operands {
 smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operands,
                                      const char *knob);
 
-/* DRIVER. */
+/* Errors: DRIVER. */
 smelt_status smelt__dense_maps_make(const smelt_context *context,
                                     const struct smelt__dense_operands *operands,
                                     struct tensor_map *q_map, struct tensor_map *k_map);

@@ -9,7 +9,7 @@
 enum {
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
     SUM_COLUMNS = 8,    /* that a thread of a team of the sums adds */
-    RUN_COLUMNS = 32,   /* of a run of a partial row (templates/common/row_sums.cuh) */
+    RUN_COLUMNS = 32,   /* columns of a run of a partial row (templates/common/row_sums.cuh) */
     SUM_WAVES = 16 /* of sums that overlap another kernel: how many of their blocks are resident
                            is not known */
 };

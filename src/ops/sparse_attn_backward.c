@@ -1,5 +1,5 @@
-/* See sparse_attn_backward.h. A call: checked, its workspace laid out (sparse_attn_grad_layout.h); then
- * kernel after kernel, each params struct filled where it is launched. */
+/* See sparse_attn_backward.h. A call is checked, its workspace is laid out (sparse_attn_grad_layout.h), and
+ * its kernels are launched one after another; each params struct is filled where its kernel is launched. */
 #include "ops/sparse_attn_backward.h"
 
 #include <inttypes.h>
@@ -15,8 +15,8 @@
 enum {
     LISTS_SHARE = 2, /* with PDL the lists kernel leaves 1/2 of the device to the rows kernel */
     ZERO_STEPS = 4,  /* zero vectors stored per thread; more zeros use more thread blocks */
-    ZERO_WORDS = 4,  /* of a vector */
-    TENSOR_MAP_COLUMNS = 64, /* of a box */
+    ZERO_WORDS = 4,  /* words of a vector */
+    TENSOR_MAP_COLUMNS = 64, /* columns of a box */
 };
 
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
@@ -125,9 +125,9 @@ struct call {
     struct CUstream_st *stream;
     struct smelt__grad_layout layout; /* of args.workspace */
     struct smelt__key_grads_call dkv;
-    /* Of a call with queries: */
+    /* Set only if the call has queries: */
     struct sparse_attn_partition_params partition; /* with buckets */
-    struct work_params work; /* of the kernels after the partition: its list or the caller's */
+    struct work_params work; /* the queries: the partition's list or the caller's */
     const int *last_range;   /* the work range of the last bucket, which is the end of the list */
     struct smelt__grad_grid grid;       /* of the main kernel */
     struct sparse_attn_bwd_params main; /* its params */
@@ -216,7 +216,7 @@ static smelt_status launch_lists(const struct call *call) {
                   smelt__blocks_for(kernel, blocks, kernel->most_blocks / share), 0, &params);
 }
 
-/* Each row's statistics, concurrently with the lists, which it does not read. */
+/* Computes each row's statistics, concurrently with the lists kernel, whose results it does not read. */
 static smelt_status launch_rows(const struct call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
     struct sparse_attn_bwd_rows_params params = {
@@ -334,7 +334,7 @@ static smelt_status launch_groups(void *user, const struct smelt__key_grads_chun
 
 /* ---- the last kernel ------------------------------------------------------------------------- */
 
-/* The rows of dq that are computed in slices. */
+/* Describes the rows of dq that are computed in slices. */
 static struct dq_slices slices_of(const struct call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
     return (struct dq_slices){
@@ -377,9 +377,9 @@ static smelt_status launch_finish(const struct call *call) {
     return smelt__key_grads_launch_finish(&call->dkv, params);
 }
 
-/* ---- the chain ------------------------------------------------------------------------------- */
+/* ---- all launches ---------------------------------------------------------------------------- */
 
-/* With queries. The main kernel's params come first, since they may fail. */
+/* For a call with queries. Filling the main kernel's params may fail, so it comes before any launch. */
 static smelt_status launch_queries(struct call *call) {
     smelt_status status = fill_main(call);
     if (status == SMELT_OK)
@@ -391,7 +391,7 @@ static smelt_status launch_queries(struct call *call) {
     return status == SMELT_OK ? smelt__key_grads_launch(&call->dkv) : status;
 }
 
-/* Without: zeros for each key and sink, or nothing is added. */
+/* For a call without queries: the gradients of keys and sinks are zeros; if they are added, nothing is. */
 static smelt_status fill_zeros(const struct call *call) {
     const int64_t zeros = zeros_of(call);
     return zeros == 0

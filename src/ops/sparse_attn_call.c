@@ -80,7 +80,7 @@ smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
     smelt_status status = smelt__sparse_attn_check_call(&fields);
     const int64_t wanted = smelt__sparse_attn_count_queries(&fields);
     if (status != SMELT_OK || wanted == 0)
-        return status; /* of an empty call no tensor is looked at */
+        return status; /* an empty call's tensors are not checked */
     status = smelt__call_check(call, smelt__sparse_attn_workspace(wanted, buckets), NULL, 0);
     if (status != SMELT_OK)
         return status;

@@ -1,6 +1,5 @@
-/* The arguments of sparse_attn. What its passes and sparse_scores have in common: their checks, and the
- * part of the kernels' params that says which queries there are and where their index rows. The forward
- * pass's, packed for the kernel. */
+/* The arguments of sparse_attn: the checks that its passes and sparse_scores share, the part of the kernels'
+ * params that describes the queries and their lists, and the forward pass's params. */
 #pragma once
 
 #include "ops/call.h"
@@ -37,10 +36,10 @@ int64_t smelt__sparse_attn_count_queries(const struct smelt__sparse_attn_call *c
 struct work_params smelt__sparse_attn_work(const struct smelt__sparse_attn_call *call,
                                            int64_t queries);
 
-/* Bytes of workspace of a forward call for so many queries in so many buckets, 0: none. */
+/* Bytes of workspace of a forward call; 0 if buckets is 0. */
 size_t smelt__sparse_attn_workspace(int64_t queries, int buckets);
 
-/* Checks a forward call and fills *params. *queries: that the grid must cover; 0: there is nothing to
- * launch, and *params is not set. INVALID_ARGUMENT. Reads no device memory. */
+/* Checks a forward call and fills *params. *queries: how many the grid must cover; if 0, there is nothing to
+ * launch and *params is not set. Reads no device memory. Errors: INVALID_ARGUMENT. */
 smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
                                      struct sparse_attn_fwd_params *params, int64_t *queries);

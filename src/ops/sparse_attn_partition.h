@@ -39,7 +39,7 @@ struct sparse_attn_partition_params smelt__partition_params(const struct work_pa
                                                             const int *bounds, int buckets,
                                                             void *workspace);
 
-/* Makes the partition's list the work's. */
+/* Makes *work refer to the partition's list. */
 void smelt__partition_apply(const struct sparse_attn_partition_params *partition,
                             struct work_params *work);
 

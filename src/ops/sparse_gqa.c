@@ -1,10 +1,10 @@
 /*
- * The operator sparse_gqa: see smelt/sparse_gqa.h. This file has the forward pass, sparse_gqa_backward.c
- * the backward pass.
+ * The operator sparse_gqa (smelt/sparse_gqa.h). This file has the forward pass, sparse_gqa_backward.c the
+ * backward pass.
  *
- * Query-stationary kernels take one launch, before which lists of neighbouring queries may be united. With
- * a block-stationary kernel queries are processed in chunks: for each the reverse index of its lists, the
- * kernel that takes blocks of keys, and the one that merges its partial results.
+ * A query-stationary kernel is launched once; another kernel may unite the lists of neighbouring queries
+ * before it. With a block-stationary kernel the queries are processed in chunks. For each chunk kernels
+ * build the reverse index of its lists, compute partial results block by block, and merge them.
  */
 #include "smelt/sparse_gqa.h"
 
@@ -32,7 +32,7 @@ struct forward {
     const smelt_sparse_gqa_args *args;
     const struct smelt__sparse_gqa_launch *launch; /* of the main kernel */
     struct sparse_gqa_fwd_params params;           /* query-stationary */
-    struct sparse_attn_bwd_lists_params groups;    /* the same, where lists are united */
+    struct sparse_attn_bwd_lists_params groups;    /* query-stationary, if lists are united */
     struct sparse_gqa_block_params block;          /* block-stationary */
 };
 
@@ -83,7 +83,7 @@ static smelt_status unite_list(const struct forward *forward, int64_t list) {
                               &params);
 }
 
-/* Unites the lists of the main kernel's queries, and gives it the groups instead. */
+/* Unites the lists of groups of queries, which then are the main kernel's items. */
 static smelt_status launch_groups(struct forward *forward) {
     const struct sparse_attn_bwd_lists_params *const groups = &forward->groups;
     struct work_params *const work = &forward->params.work;
@@ -127,7 +127,7 @@ static smelt_status launch_queries(struct forward *forward) {
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
 
-/* The tiles of lists that may be united; zeros: none are. */
+/* The tiles of queries whose lists may be united; zeros if none may be. */
 static struct smelt__sparse_gqa_united_launch tiles_of(const struct smelt__gqa *gqa) {
     const struct smelt__sparse_gqa_united_launch none = {0, 0};
     int count;
@@ -172,7 +172,7 @@ static smelt_status launch_merge(const struct forward *forward) {
                              &params);
 }
 
-/* Unites lists where that pays. */
+/* Launches the pass that unites the lists of tiles where these have enough blocks in common. */
 static smelt_status launch_unite(const struct smelt__gqa *gqa) {
     const int64_t tiles = smelt__gqa_tiles(gqa) * gqa->index.groups;
     const struct smelt__launch launch = {
@@ -245,7 +245,7 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     return status;
 }
 
-/* Sets what the query-stationary kernels read, and others take from their params. */
+/* Fills the query-stationary kernels' params, from which other kernels' params are copied. */
 static void pack(struct forward *forward) {
     const smelt_sparse_gqa_args *args = forward->args;
     const struct gqa_groups_params groups = forward->params.groups;

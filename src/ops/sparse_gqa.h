@@ -32,8 +32,7 @@
         .topk_length_group_stride = (args)->topk_length.strides[2]                                 \
     }
 
-/* A call of a pass. Its arrays in the workspace are pointers, which mean nothing while only the size is
- * asked for. */
+/* A call of a pass. When only the workspace's size is computed, the pointers to its arrays are not valid. */
 struct smelt__gqa {
     const struct smelt__call *call;
     const struct smelt__kernel *const *kernels; /* of the pass */
@@ -48,10 +47,10 @@ struct smelt__gqa {
     struct sparse_gqa_lists_params index;
     int64_t chunk; /* entries that are indexed at once */
     int64_t lists; /* of the index */
-    int64_t units; /* block-stationary: of an entry and slot */
+    int64_t units; /* block-stationary: units of a pair of an entry and a slot */
 };
 
-/* The beginning of a call; `args`: its args struct. Then smelt__gqa_begin. */
+/* Initialises a call from its args struct; smelt__gqa_begin must follow. */
 #define SMELT__GQA(call_, args)                                                                    \
     {                                                                                              \
         .call = (call_), .fields = SMELT__SPARSE_ATTN_CALL(args), .q = &(args)->q,                 \
@@ -59,27 +58,29 @@ struct smelt__gqa {
         .workspace = (args)->workspace                                                             \
     }
 
-/* Sets what the spec and the numbers say. INVALID_ARGUMENT for a wrong number of queries. */
+/* Sets the fields that follow from the spec and the extents. INVALID_ARGUMENT for an illegal number of
+ * queries. */
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa);
 
-/* The next array of the workspace. */
+/* Places the next array in the workspace. */
 void *smelt__gqa_take(struct smelt__gqa *gqa, int64_t count, size_t bytes);
 
 /* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */
 
-/* Its optional arrays: `queries`; `pairs`, `places` and `order`. */
+/* The index's optional arrays: `queries`; `pairs`, `places` and `order`. */
 enum { SMELT__GQA_QUERIES = 1, SMELT__GQA_PAIRS = 2 };
 
-/* Places the index of gqa->chunk entries, with segments of so many pairs. `tiles`: of lists that may be
- * united; zeros: none are. INVALID_ARGUMENT for more lists or pairs than a kernel can number. */
+/* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tiles`: the tiles
+ * whose lists may be united, zeros if there are none. INVALID_ARGUMENT for more lists or pairs than a kernel
+ * can number. */
 smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
                                     struct smelt__sparse_gqa_united_launch tiles);
 
-/* Tiles of the entries that are indexed, of one group. */
+/* The number of tiles of the indexed entries, for one group. */
 int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa);
 
-/* Launches passes count, scan and fill of sparse_gqa_lists, of which `kernels` are, on the entries of the
- * index. Without keys every slot is masked, and no kernel is needed. Errors: DRIVER. */
+/* Launches `kernels`, the passes count, scan and fill of sparse_gqa_lists, on the entries of the index.
+ * Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
 smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
                                      const struct smelt__kernel *const *kernels);
 
@@ -87,29 +88,29 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
 
 enum { SMELT__GQA_UNIT_HEADS = 8, SMELT__GQA_ELEMENT = 2 /* bytes */ };
 
-/* Divides the queries into chunks, each of which has at most 2.5 GiB of partial results, of
- * `unit_bytes` for each unit. */
+/* Divides the queries into chunks with at most 2.5 GiB of partial results each; `unit_bytes`: bytes of a
+ * unit's partial results. */
 void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
                     size_t unit_bytes);
 
-/* What these kernels read: the index, q, k and v. INVALID_ARGUMENT for strides that no map can have;
- * DRIVER. */
+/* Fills in the inputs of these kernels: the index, q, k and v. Errors: INVALID_ARGUMENT for strides that
+ * tensor maps do not support; DRIVER. */
 smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
                                 const struct smelt__sparse_gqa_launch *launch,
                                 struct gqa_items_params *items, struct tensor_map *q_map,
                                 struct gqa_block_source *k, struct gqa_block_source *v);
-/* The map of q or of a tensor like it. Errors as above. */
+/* Makes the tensor map of q or grad_out. Errors as above. */
 smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name,
                                   const smelt_const_tensor *tensor, int columns,
                                   const struct smelt__sparse_gqa_launch *launch,
                                   struct tensor_map *map);
 
-/* Calls `launch` for each chunk, which gqa->index then describes; stops at the first error. */
+/* Calls `launch` for each chunk, after setting gqa->index to it; stops at the first error. */
 smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
                                    void *user);
 
-/* Launches `items` items of kernel number `number`, fewer thread blocks to leave multiprocessors free.
- * Errors: DRIVER. */
+/* Launches kernel number `number` for `items` items, with so few thread blocks that free_multiprocessors stay
+ * free. Errors: DRIVER. */
 static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int number,
                                              int64_t items, const void *params) {
     return smelt__call_launch(gqa->call, gqa->kernels[number], items, gqa->free_multiprocessors,

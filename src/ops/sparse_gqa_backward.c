@@ -1,8 +1,8 @@
 /*
  * sparse_gqa's backward pass. Kernels compute the rows' statistics, the reverse index of the lists, dq by
  * query, and fp32 sums of dk and dv by key, and convert the sums to the caller's tensors. With large
- * blocks sparse_gqa_bwd_keys is block-stationary. Queries are then processed in chunks, as in the forward
- * pass: each chunk's index, that kernel, and the two that add its partial results.
+ * blocks sparse_gqa_bwd_keys is block-stationary, and the queries are processed in chunks, as in the forward
+ * pass. For each chunk kernels build its index, compute partial results of all gradients, and add them.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -30,12 +30,12 @@ enum {
     VECTOR_COLUMNS = 8,
 };
 
-/* What sparse_gqa_bwd_keys does. */
+/* What sparse_gqa_bwd_keys computes. */
 enum kind {
-    BY_QUERY, /* nothing: sparse_gqa_bwd sums dk and dv, too */
-    BY_KEY,   /* sums dk and dv */
-    FEW,      /* the same, of a range of queries in each launch */
-    BLOCKS    /* is block-stationary: all gradients */
+    BY_QUERY, /* nothing: sparse_gqa_bwd also adds to dk and dv */
+    BY_KEY,   /* dk and dv */
+    FEW,      /* dk and dv, for one range of queries in each launch */
+    BLOCKS    /* all gradients; it is block-stationary */
 };
 
 struct backward {
@@ -45,7 +45,7 @@ struct backward {
     enum kind kind;
     int deterministic;
     int64_t keys;  /* rows of dk */
-    int64_t range; /* FEW: chunks of the index in a range of queries */
+    int64_t range; /* FEW: a range of queries, in chunks of the index */
     float *statistics, *dsink_parts, *dk, *dv;
     struct sparse_gqa_bwd_block_params block; /* BLOCKS */
 };
@@ -151,7 +151,7 @@ smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call
     return status;
 }
 
-/* ---- what both ways have --------------------------------------------------------------------- */
+/* ---- common to all kinds --------------------------------------------------------------------- */
 
 static smelt_status launch_one(const struct backward *backward, int number, int64_t blocks,
                                const void *params) {
@@ -160,7 +160,7 @@ static smelt_status launch_one(const struct backward *backward, int number, int6
                                 &launch, backward->gqa.call->stream);
 }
 
-/* The sums start as zeros. */
+/* Zeroes the sums of dk and dv. */
 static smelt_status clear_sums(const struct backward *backward) {
     return smelt__fill_async(backward->gqa.call->op->context, backward->dk, 0,
                              (size_t)(backward->dv - backward->dk) +
@@ -276,7 +276,7 @@ static struct sparse_gqa_bwd_params pack(const struct backward *backward) {
     };
 }
 
-/* `items` of a kernel, as many as there are thread blocks for. */
+/* Launches a kernel for `items` items, with at most as many thread blocks as are resident at once. */
 static smelt_status launch_items(const struct backward *backward, int number, int64_t items,
                                  const void *params) {
     const struct smelt__kernel *const kernel = backward->gqa.kernels[number];
@@ -284,7 +284,7 @@ static smelt_status launch_items(const struct backward *backward, int number, in
     return launch_one(backward, number, smelt__blocks_for(kernel, items, most), params);
 }
 
-/* dk and dv by key, range by range of the index. */
+/* Computes dk and dv by key, with a launch for each range of the index. */
 static smelt_status launch_ranges(const struct backward *backward,
                                   const struct sparse_gqa_bwd_params *pass) {
     const struct smelt__gqa *const gqa = &backward->gqa;
@@ -302,7 +302,7 @@ static smelt_status launch_ranges(const struct backward *backward,
     return status;
 }
 
-/* dq by query, and with it or by key the sums of dk and dv. */
+/* Computes dq by query, and the sums of dk and dv with it or by key. */
 static smelt_status launch_queries(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
     const struct sparse_gqa_bwd_params params = pack(backward);
@@ -326,7 +326,8 @@ static smelt_status launch_queries(struct backward *backward) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* The caller's dk or dv, of which `tensors` are the three forms, and with the first dsink. */
+/* Writes the caller's dk or dv, and with one of them dsink. `tensors`: the argument's three forms (bf16, fp32,
+ * added to). */
 static smelt_status launch_finish(const struct backward *backward, int number, int columns,
                                   float *sums, const smelt_tensor *tensors, int with_dsink) {
     static const int modes[] = {FINISH_BF16, FINISH_FP32, FINISH_ADD};

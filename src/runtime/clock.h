@@ -1,4 +1,4 @@
-/* Time for deadlines and durations, which no change of the date affects. */
+/* Monotonic time, for deadlines and durations. */
 #pragma once
 
 #include <stdint.h>

@@ -8,14 +8,14 @@
 #include "runtime/kernel.h"
 #include "smelt/device.h"
 
-/* Makes the CUDA context current. `argument`: must not be NULL, and is called `name`. */
+/* Makes the CUDA context current. `argument`, called `name` in messages, must not be NULL. */
 static smelt_status enter(const smelt_context *context, const void *argument, const char *name,
                           int *pushed) {
     smelt_status status = argument ? smelt__context_need_device(context) : smelt__fail_null(name);
     return status ? status : smelt__context_enter(context, pushed);
 }
 
-/* Undoes enter; turns `call` and its result into the status. */
+/* Undoes enter; returns the status of the driver's function `call`. */
 static smelt_status leave(const smelt_context *context, int pushed, const char *call,
                           CUresult result) {
     smelt__context_leave(context, pushed);

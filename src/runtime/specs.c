@@ -120,7 +120,7 @@ smelt_status smelt_list(enum smelt_list_kind kind, smelt_text_function each, voi
     return status;
 }
 
-/* By its name, or of a spec. */
+/* Finds a family by its name or by a spec. */
 static smelt_status find_family(const char *name, const struct smelt__schema **schema) {
     struct smelt__message message;
     struct smelt__spec spec = {0};

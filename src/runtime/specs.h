@@ -11,7 +11,7 @@
 /* Parses a spec. Errors: INVALID_ARGUMENT (NULL), INVALID_SPEC. */
 smelt_status smelt__spec_from_text(const char *text, struct smelt__spec *spec);
 
-/* Passes specs' texts to the caller's function. CANCELLED if it ends the enumeration. */
+/* Passes the specs' texts to the caller's function. Errors: CANCELLED if it ends the enumeration. */
 smelt_status smelt__specs_give(const struct smelt__spec *specs, int count, smelt_text_function each,
                                void *user);
 

@@ -12,7 +12,7 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* An access to global memory, from or into these registers (NULL: none that are checked). */
+/* An access to global memory. `registers`: those that it reads or writes; NULL: they are not checked. */
 static void begin_global(const void *memory, const void *registers, size_t bytes,
                          enum emu_access access, const char *what, site at) {
     emu.statistics.instructions++;
@@ -92,8 +92,8 @@ EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
     emu_yield();
 }
 
-/* The bounded wait for a hint, which orders nothing, succeeds either at once or never: this exposes
- * results that depend on it. */
+/* The bounded wait for a hint, which orders nothing, succeeds either at once or never. That exposes results
+ * that depend on the wait. */
 EMU_EXPORT int emu_hint_wait(const unsigned *address, int polls) {
     const bool early =
         emu.settings.timing == EMU_RANDOM ? emu_random() % 2 : emu.settings.timing == EMU_EARLY;

@@ -56,7 +56,7 @@ smelt_status smelt__context_plan(const smelt_context *context, const struct smel
     return SMELT_OK;
 }
 
-/* Plans for smelt__expansion_plan: a context's, or without one by the rule alone. */
+/* The argument of plan_one. Without a context no tuning entries apply. */
 struct planner {
     const smelt_context *context;
     const struct smelt__arch *arch;
@@ -72,7 +72,7 @@ static int plan_one(void *user, const struct smelt__spec *spec, struct smelt__pl
                : 0;
 }
 
-/* Without a context and an architecture: on any. */
+/* With neither a context nor an architecture it keeps the kernels of all architectures. */
 static smelt_status expand(const smelt_context *context, const struct smelt__spec *spec,
                            const struct smelt__arch *arch, struct smelt__expansion *expansion) {
     struct planner planner = {context, arch};
@@ -117,7 +117,7 @@ static smelt_status need(const void *argument, const char *name) {
     return argument ? SMELT_OK : smelt__fail_null(name);
 }
 
-/* Of smelt_kernel_plan and _source, whose result goes to *out. */
+/* Makes the plan for smelt_kernel_plan and smelt_kernel_source; sets their result *out to NULL. */
 static smelt_status plan_for(const smelt_context *context, const char *kernel, const char *arch,
                              char **out, struct smelt__plan *plan) {
     if (need(out, "the result"))

@@ -4,14 +4,14 @@
 #include "codegen/family.h"
 #include "smelt/context.h"
 
-/* The plan of a kernel in a context; arch NULL: the context's. Applies the device's tuning entry if
+/* The plan of a kernel; arch NULL: on the context's architecture. Applies the device's tuning entry if
  * `arch` is the context's; an entry whose knobs have no plan is ignored, with a warning the first
  * time. Errors: UNSUPPORTED. */
 smelt_status smelt__context_plan(const smelt_context *context, const struct smelt__spec *spec,
                                  const struct smelt__arch *arch, struct smelt__plan *plan);
 
-/* The kernels that an operator's calls launch in a context, each of which has a plan. Errors:
- * UNSUPPORTED. */
+/* The kernels that an operator's calls launch on the context's architecture. Errors: UNSUPPORTED if one has
+ * no plan. */
 smelt_status smelt__context_expand(const smelt_context *context, const struct smelt__spec *spec,
                                    struct smelt__expansion *expansion);
 

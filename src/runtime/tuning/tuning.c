@@ -11,7 +11,7 @@ enum { MAX_COMPLAINTS = 8 };
 
 struct entry {
     struct smelt__tuning_line is;
-    size_t line; /* number in its file; of entries with one key the greatest counts */
+    size_t line; /* its number in the file; of entries with the same key the last one is used */
     int complained;
 };
 
