@@ -303,8 +303,8 @@ DEVICE void finish_four(float *values, const struct results *results, int tile, 
     }
 }
 
-/* Writes this thread's logits of a query for the warp's keys, which start at `first`; or the largest
- * ones of blocks of at most four keys, all of them in one thread. */
+/* Writes this thread's logits of a query for the warp's keys, which start at `first`; or, if block_max
+ * is at most 4, the largest logit of each block, whose keys one thread has. */
 DEVICE void write_own(const struct indexer_logits_fwd_params *params, const struct item *item,
                       const struct results *results, int query, int group, int first) {
     if (query >= item->queries) {

@@ -10,11 +10,11 @@
 //@use indexer_logits_fwd.params.h
 //@use indexer_logits_fwd.sm90_copies.cuh
 /*
- * The kernel of indexer_logits_fwd.sm90.cu and .sm90_heads.cu, which differ in run_math alone, and the
- * product of a tile, whose operands they exchange.
+ * The kernel of indexer_logits_fwd.sm90.cu and .sm90_heads.cu, which differ only in run_math, and the
+ * product of a tile, in which the first has keys as A and queries as B, the second the reverse.
  */
 
-/* Rows from an offset of the arena on as an operand. */
+/* The descriptor of an operand whose rows begin at an offset of the arena. */
 DEVICE u64 operand_at(u32 offset) {
     return shared_descriptor(shared_address(offset), 16, ATOM_ROWS * SWIZZLE, SWIZZLE);
 }

@@ -186,7 +186,7 @@ DEVICE struct key_row find_key_row(const struct few_params *params, const struct
     const int *const queries =
         any ? params->pass.work.queries : 0; /* of an empty list no entry is read */
     const int entry = number / GROUP_HEADS;
-    /* Unsigned: an entry that names no query may be any number; its row is not read. */
+    /* Unsigned, so that any value of an invalid entry is defined; its row is not read. */
     const u32 token = (u32)(queries ? queries[entry] : entry) - (u32)source->first_query;
     const struct key_row row = {token * GROUP_HEADS + (u32)number % GROUP_HEADS};
     return row;
@@ -211,7 +211,7 @@ DEVICE const char *row_chunk(const struct few_params *params, const struct key_s
                              const struct key_row *row, int tile) {
     const struct sparse_gqa_bwd_params *const pass = &params->pass;
     const bool of_query = is_of_query(tile);
-    /* Unsigned: the offset of a row that is not read may overflow. */
+    /* Unsigned, since the offset of a row that is not read may overflow. */
     const u64 token = row->number / GROUP_HEADS, head = row->number % GROUP_HEADS;
     return (of_query ? source->queries : source->grads) +
            2 * (token * (u64)(of_query ? pass->q_token_stride : pass->grad_out_token_stride) +

@@ -2,7 +2,7 @@
 //@use common/block_sums.cuh
 //@use common/softmax.cuh
 //@use ptx/math.cuh
-/* What the indexer's loss of a row and its gradient are computed from. */
+/* The normalisation of a row, for the indexer's loss and its gradient. */
 
 #define LARGEST_FLOAT __int_as_float(0x7f7fffff)
 #define LEAST_NORMAL __int_as_float(0x00800000)
@@ -23,7 +23,7 @@ DEVICE float block_total(float value, int offset) {
     return block_sum(warps);
 }
 
-/* The weight of a row's loss: 0, which stands for none, in place of NaN and infinity. */
+/* The weight of a row's loss. NaN and infinity are replaced by 0, with which the row has no loss. */
 DEVICE float finite_weight(float weight) {
     return fabsf(weight) <= LARGEST_FLOAT ? weight : 0.0f;
 }
