@@ -237,7 +237,8 @@ PyObject *make_context_type(void) {
         {"supported", supported, METH_VARARGS, "supported(spec): \"\" or the reason why not."},
         {"arch", arch, METH_NOARGS, "The architecture that kernels are compiled for."},
         {"kernels", kernels, METH_VARARGS,
-         "kernels(spec): those that an operator's calls launch here."},
+         "kernels(spec): the kernels that an operator's calls launch on this context's "
+         "architecture."},
         {"plan", plan, METH_VARARGS, "plan(spec): a kernel's plan, JSON."},
         {"counters", counters, METH_NOARGS, "What the context compiled, loaded and found cached."},
         {"prepare", prepare, METH_VARARGS,
@@ -298,7 +299,7 @@ static PyObject *canonical(PyObject *module, PyObject *args) {
 }
 
 PyMethodDef spec_functions[] = {
-    {"expand", expand, METH_VARARGS, "expand(spec): an operator's kernels on any architecture."},
+    {"expand", expand, METH_VARARGS, "expand(spec): an operator's kernels for all architectures."},
     {"preset", preset, METH_VARARGS, "preset(name, tp, passes): the operators that a model needs."},
     {"presets", presets, METH_NOARGS, "The names of the presets."},
     {"canonical", canonical, METH_VARARGS, "canonical(spec): the spec as every tool prints it."},

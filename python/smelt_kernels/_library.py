@@ -20,7 +20,7 @@ NEVER = float("-inf")
 FP32 = "_fp32"  # ends the name of an output that is one in bf16 otherwise
 TYPES = {torch.bfloat16: "bf16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8"}  # as specs name them
 LAUNCH = ("free_multiprocessors", "workspace_limit", "causal_limit")  # numbers on which no result depends
-LISTED = ("queries", "query_count")  # tensors that say which queries are computed
+LISTED = ("queries", "query_count")  # the query list
 SLOTS = "width"  # the letter of a list's slots, of which kernels need one
 
 
@@ -38,7 +38,7 @@ def _rows_of(spec: str, which: int) -> dict:
 
 
 def of_groups(named) -> dict:
-    """LibraryOperation's `sizes`, of operators with the option `groups`."""
+    """`sizes` of LibraryOperation, for operators with the option `groups`."""
     return {"G": named["groups"]}
 
 
@@ -54,9 +54,9 @@ class LibraryOperation(Operation):
         is not given), the letter of an input's dimension (the extent), or an option of the call, annotated with its type.
         None: the operator has no keys.
     key: see Operation.
-    reference: the eager one. It is called with those arguments of the call that its parameters name, for all queries, and
-        returns a tensor, or a tuple of all outputs, of any floating types. Optional tensors (but LISTED) and numbers (but
-        LAUNCH) that it does not name are no arguments of the call.
+    reference: the eager reference. It is called with the arguments that its parameters name, computes all queries (also
+        with a query list), and returns a tensor or a tuple of all outputs, of any floating types. The call has no optional
+        tensors (except LISTED) and numbers (except LAUNCH) that the reference does not name.
     which: 0 for the forward, 1 for the backward pass. name: the custom operator's, the operator's where not given.
     gradient: the operation that computes the gradients of the output `differentiable`; its other inputs are arguments
         and outputs of this operation, by name.

@@ -207,7 +207,7 @@ class Operation:
         """Of what kernel and fake rely on. In a direct call the native module has the first word."""
 
     def _checked(self, arguments) -> list:
-        """As the custom operator takes them."""
+        """The arguments, checked and in the form that the custom operator takes."""
         arguments = [check(value, name) for check, value, name in zip(self.checks, arguments, self.names)]
         self._check(arguments)
         return arguments
@@ -289,9 +289,9 @@ class Scaling(Operation):
         return tuple(each.new_empty(each.shape) for each in gradients)
 
     def flow(self, grad_loss, _, first, *others) -> tuple:
-        """The loss's `gradients`."""
+        """The function `gradients` of the loss's operation."""
         if torch.is_grad_enabled() and not is_traced():
-            first = first.detach().requires_grad_()  # it depends on inputs, which are not kept
+            first = first.detach().requires_grad_()  # second derivatives are refused: the inputs are not kept
         return self.in_backward(grad_loss, first, *others)
 
 

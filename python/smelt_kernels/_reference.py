@@ -14,11 +14,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 CHUNK_BYTES = 1 << 28  # of gathered rows
-VALUE_WIDTHS = (64, 128, 256, 512)  # of models, for a dv that is not given
+VALUE_WIDTHS = (64, 128, 256, 512)  # models' dv, from which value_width chooses
 
 
 def value_width(dqk: int) -> int:
-    """dv where it is not given: dqk, or dqk less the 64 columns of a rotary position."""
+    """The default of dv: dqk, or dqk less the 64 columns of a rotary position."""
     if dqk in VALUE_WIDTHS:
         return dqk
     if dqk - 64 in VALUE_WIDTHS:
@@ -63,8 +63,8 @@ def block_rows(indices, granularity, rows, topk_length=None, limit=None):
 
 
 def _chunks(q, width, *tables):
-    """The type in which is computed; the tables in it, with a row of zeros behind the last one; slices of as many queries as
-    fit into CHUNK_BYTES."""
+    """The type of the computation; the tables in it, with a row of zeros after the last one; slices of queries whose gathered
+    rows fit in CHUNK_BYTES."""
     kind = torch.promote_types(q.dtype, torch.float32)
     tables = [torch.cat([each, each.new_zeros((each.shape[0], 1, *each.shape[2:]))], 1).to(kind) for each in tables]
     columns = sum(each.shape[-1] for each in tables)
@@ -73,8 +73,8 @@ def _chunks(q, width, *tables):
 
 
 def _of_heads(heads, k, rows, valid):
-    """For each KV head: its number, its query heads, its list's, which slots count, and the rows of k that the slots name, of
-    which the last one stands for masked slots."""
+    """For each KV head: its number, its query heads, its list's number, which slots count, and the slots' rows of k; masked
+    slots have the last row."""
     kv_heads, last = k.shape[2], k.shape[1] - 1
     batch = torch.arange(k.shape[0], device=k.device)[:, None, None]
     for head in range(kv_heads):
@@ -127,8 +127,8 @@ def _attention(q, k, v, rows, valid, scale, sink):
 
 
 def _gradients(grad_out, q, k, v, rows, valid, scale, sink):
-    """dq, dk, dv and dsink (None without a sink), as they were summed, in fp32 or fp64. Not by autograd, which is out of
-    reach in an operator's kernel."""
+    """dq, dk, dv and dsink (None without a sink), not rounded, in fp32 or fp64. Without autograd, which does not work in a
+    custom operator's kernel."""
     if q.dim() == 3:
         lead = (each.unsqueeze(0) for each in (grad_out, q, k, v, rows, valid))
         *made, dsink = _gradients(*lead, scale, sink)

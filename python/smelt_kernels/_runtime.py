@@ -76,7 +76,7 @@ def _make(like: torch.Tensor, sizes: tuple, dtype: torch.dtype) -> torch.Tensor:
 
 
 def _view(tensor: torch.Tensor) -> tuple:
-    """Of a PyTorch before 2.10: address, sizes, strides, type, `enum location` of native.h, and a CUDA device's number."""
+    """With PyTorch before 2.10: address, sizes, strides, type, `enum location` of native.h, and the CUDA device's number."""
     where = 1 if tensor.is_cuda else 0 if tensor.is_cpu else 2
     sizes = tuple(tensor.shape), tensor.stride(), tensor.dtype
     return tensor.data_ptr(), *sizes, where, tensor.get_device() if where == 1 else 0

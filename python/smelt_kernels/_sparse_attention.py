@@ -101,7 +101,8 @@ _attention = LibraryOperation(
 
 
 def attended_as_kernels_read(backend, q, kv, dkv_dtype) -> tuple:
-    """PyTorch rounds a gradient to the type of its tensor: one in fp32 needs kv as it is, in fp32."""
+    """q and kv in the types that kernels read, but kv in fp32 if dkv is wanted in fp32: PyTorch rounds a gradient to the type
+    of its tensor."""
     if dkv_dtype is torch.float32 and getattr(kv, "dtype", None) is torch.float32:
         return *as_kernels_read(backend, q), kv
     return as_kernels_read(backend, q, kv)

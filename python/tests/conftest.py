@@ -92,7 +92,7 @@ class Problem:
         self.kv = (normal(rows, dqk) / 10).requires_grad_(grad)
         indices = torch.randint(0, max(rows, 1), (*lead, tokens, width), generator=made)
         gone = torch.rand(indices.shape, generator=made) < masked
-        masked = torch.where(indices % 2 == 0, -1, rows)  # below the rows, and the first one beyond them
+        masked = torch.where(indices % 2 == 0, -1, rows)  # a negative row, and the first row past the end
         self.indices = torch.where(gone, masked, indices).to(device, torch.int32)
         self.sink = None
         if sink:

@@ -52,7 +52,7 @@ def test_the_switch(problem, switch):
 
 
 def test_the_environment(monkeypatch):
-    """The back end and the log, by a process's variables; a program's own set-up of logging takes precedence. Modules of
+    """Environment variables set the back end and the log; a program's own logging configuration takes precedence. Modules of
     smelt.compat are imported at their first use."""
     text = "import smelt_kernels as s, sys; s.warm('topk_select:topk=64', arch='sm_80'); s.compat.miles.v4_lighting_indexer\n"
     text += "print(s.get_backend(), 'smelt_kernels.compat.nemo' in sys.modules)"

@@ -311,7 +311,7 @@ def test_gradients_of_other_types(everything, name, each):
 
 @pytest.mark.parametrize("name", sorted(set(KERNELS) & set(DIFFERENTIABLE)))
 def test_what_wants_gradients(everything, name):
-    """For each argument and for all: the same gradients on both paths, the eager reference's, too; none if none is
+    """For each argument and for all: the same gradients on both paths, also of the eager reference; none if none is
     required."""
     for label, (of, base) in everything.items():
         if of != name:

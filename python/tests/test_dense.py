@@ -34,7 +34,7 @@ def true_scores(q, k, begin, end):
 
 
 def slots_of(t, begin, end, rows, granularity, block_max):
-    """Ranges of keys of query t's pools or blocks."""
+    """The key ranges of a query's pools or blocks."""
     begin, end = max(int(begin[t]), 0), min(int(end[t]), rows)
     if block_max > 1:
         firsts = range(begin // block_max * block_max, end, block_max) if begin < end else ()
@@ -44,7 +44,7 @@ def slots_of(t, begin, end, rows, granularity, block_max):
 
 
 def true_losses(q, k, index_q, index_k, weights, begin, end, activation="relu", groups=1, granularity=1, block_max=1):
-    """[T * groups]"""
+    """The losses, [T * groups]."""
     scores, losses = true_scores(q, k, begin, end)[0].unflatten(1, (groups, -1)), []
     for t, g in itertools.product(range(q.shape[0]), range(groups)):
         ranges = slots_of(t, begin, end, k.shape[0], granularity, block_max)

@@ -29,7 +29,7 @@ follow_imports = skip
 [mypy-torch,torch._tensor,torch._C,torch._C._VariableFunctions,torch.types,torch.nn,torch.nn.modules,torch.nn.modules.module]
 follow_imports = silent
 """
-CACHE = ROOT / "build" / "mypy" if (ROOT / "build").is_dir() else "mypy"  # what mypy has read of other packages
+CACHE = ROOT / "build" / "mypy" if (ROOT / "build").is_dir() else "mypy"  # mypy's cache of other packages
 PYRIGHT = {"typeCheckingMode": "standard", "reportUnnecessaryTypeIgnoreComment": "error"}
 
 

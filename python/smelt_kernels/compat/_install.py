@@ -61,13 +61,13 @@ class _Site:
         return f"{self.path}.{self.name}"
 
 
-_ALONE = _Site("", "", None, object(), None)  # nothing else holds its original
+_ALONE = _Site("", "", None, object(), None)  # a site whose original nothing else holds
 _active: dict[str, None] = {}  # the names installed, in order
 _wanted: dict[str, Names] = {}  # the modules in which they replace names
 _sites: dict[tuple[str, str], _Site] = {}
 _former: list[_Site] = []  # of modules that were imported again; other modules may still hold their functions
 _without: dict[str, str] = {}
-_held: dict[_Site, list[str]] = {}  # what Report.held says of a site's original
+_held: dict[_Site, list[str]] = {}  # the lines of Report.held about a site's original
 
 
 # ---- the modules to change -------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ class _Calls(types.SimpleNamespace):
 
 
 def _apply(modules: dict[str, types.ModuleType]) -> None:
-    """Replaces the names that are wanted in these modules, and all other modules' references to the originals."""
+    """Replaces the table's names in these modules, and references to the originals in all other modules."""
     made: list[_Site] = []
     names = [(module, path, *each) for path, module in modules.items() for each in _wanted[path].items()]
     for module, path, name, entry in names:
@@ -195,9 +195,9 @@ def _bindings(found: dict[int, _Site]):
 
 
 def _holders(sites: list[_Site]) -> list[tuple[_Site, str]]:
-    """Other objects that hold an original (registries, classes, partial functions, closures), which keep it."""
+    """Other objects that still refer to an original (registries, classes, partial functions, closures)."""
     alone = sys.getrefcount(_ALONE.original)
-    sites = [site for site in sites if sys.getrefcount(site.original) > alone]  # a search visits every object there is
+    sites = [site for site in sites if sys.getrefcount(site.original) > alone]  # gc.get_referrers visits all objects
     originals, found = {id(site.original): site for site in sites}, {}
     for referrer in gc.get_referrers(*(site.original for site in sites)) if sites else ():
         if not isinstance(referrer, (_Site, types.FrameType)):

@@ -292,8 +292,8 @@ def sparse_indexer_score_recompute_wrapper(
 
 
 def _at_slots(score, named, topk_indices, topk_length, are_global, heads, out, stream) -> Tensor:
-    """Scores of each query's slots, [B, S_q, topk]; named: queries, keys and a tensor with a number for each query and
-    head."""
+    """Scores of each query's slots, [B, S_q, topk]; named: queries, keys, and a tensor [B, S_q, heads], by the names of the
+    caller's arguments."""
     (q_name, q), (k_name, k), (name, per_head) = named.items()
     keys = without_heads(k_name, k, 3)
     shapes(
