@@ -71,7 +71,7 @@ class Counts(unittest.TestCase):
 
     def test_mutants_that_were_not_run(self):
         text = "382 mutants: 380 caught, 2 survived; 6 more did not compile or have the same code\n" \
-               "1441 of 1829 were not run: the time was over\n"
+               "1441 of 1829 were not run: the time limit was reached\n"
         status, lines = self.count(result("emu/mutants", stdout=text), of=["emu/mutants"], sums=True)
         self.assertEqual(status, 3)
         self.assertIn("1441 of 1829 were not run", lines[0])

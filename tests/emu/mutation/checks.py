@@ -1,4 +1,5 @@
-"""The checks that mutants must not pass: checks.txt, and what of the templates each of them compiles."""
+"""The checks of checks.txt, at least one of which must fail for each mutant: reading and running them, and the lines of the
+templates that each of them compiles."""
 
 import functools
 import itertools
@@ -64,12 +65,12 @@ class Runner:
     def __init__(self, build, folder):
         self.build = pathlib.Path(build).resolve()
         self.emulator = self.build / "src/emu/libsmelt_emu.so"
-        self.folder = folder  # for files that are gone after the run
+        self.folder = folder  # for temporary files
         self.environment = dict(os.environ, SMELT_CACHE_DISABLE="1", SMELT_EMULATOR=str(self.emulator))
         self.environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
 
     def emit(self, check, templates=None):
-        """The texts of a check's kernels."""
+        """The sources of a check's kernels."""
         arch = check.options[check.options.index("--arch") + 1] if "--arch" in check.options else "sm_90a"
         command = [self.build / "smelt", "emit", check.subject, "--arch", arch]
         environment = dict(os.environ, SMELT_CACHE_DISABLE="1", **({"SMELT_TEMPLATES": templates} if templates else {}))
@@ -78,7 +79,7 @@ class Runner:
 
     @functools.lru_cache(maxsize=None)
     def lines(self, check):
-        """{(file, line)} of the templates in a check's kernels; empty for a program, which does not tell."""
+        """{(file, line)} of the templates in a check's kernels; empty for a program, whose kernels are not known."""
         found = set()
         for text in [] if check.program else self.emit(check):
             file, number = "", 0
@@ -95,8 +96,8 @@ class Runner:
         return bool(check.program) or (file, line) in self.lines(check)
 
     def run(self, check, templates=None, schedules=None, limit=120, variables=()):
-        """(what failed or "", message, seconds of processor time). limit: of these; twenty times as much passes at most,
-        since others run, too."""
+        """(failure or "", message, seconds of processor time). limit: of processor time; the limit of wall-clock time is twenty
+        times as long, since other checks run in parallel."""
         with tempfile.TemporaryDirectory(dir=self.folder) as own:
             environment = dict(self.environment, TMPDIR=own, **dict(check.variables), **dict(variables))
             if templates:
@@ -121,7 +122,7 @@ class Runner:
         return (*judge(process.returncode, words), usage.ru_utime + usage.ru_stime)
 
     def same_code(self, check, templates):
-        """Whether the compiler makes the same code of a check's kernels under these templates: then they do the same."""
+        """Whether the compiler generates the same code for a check's kernels from these templates."""
         pairs = zip(self.emit(check), self.emit(check, templates))
         return not check.program and all(one == other or self.assembly(one) == self.assembly(other) for one, other in pairs)
 
@@ -130,11 +131,11 @@ class Runner:
         command = [*os.environ.get("CC", "cc").split(), "-xc", "-std=gnu11", "-O2", "-w", "-S", "-o", "-", "-include",
                    TEMPLATES.parent / "src/emu/device.h", "-I", TEMPLATES.parent / "src", "-"]
         done = subprocess.run(command, input=opaque(text), capture_output=True, text=True, check=False)
-        return done.stdout if done.returncode == 0 else object()  # what cannot be compiled is the same as nothing
+        return done.stdout if done.returncode == 0 else object()  # code that does not compile equals no other
 
 
 def opaque(text):
-    """A kernel's text with declarations in place of the functions of templates/ptx, for a C compiler."""
+    """A kernel's source for a C compiler: the functions of templates/ptx are only declared."""
     text = text.replace("extern __shared__ __align__(1024) unsigned char arena[];", "")
     pieces = re.split('^(?=#line )', text, flags=re.MULTILINE)
     parts = [(file, "".join(own)) for file, own in itertools.groupby(pieces, lambda piece: piece.split("\n")[0].split()[-1:])]
@@ -143,7 +144,7 @@ def opaque(text):
 
 
 def judge(status, words):
-    """(what failed or "", message) of a run."""
+    """(failure or "", message) of a run."""
     if -status in (signal.SIGKILL, signal.SIGXCPU):
         return "time", "more processor time than the limit"
     if status < 0:

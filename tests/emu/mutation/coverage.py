@@ -3,8 +3,9 @@
 
     coverage.py [--build build]
 
-A compiler's coverage omits the code that it removed, so the checks run templates with a mark before each statement. A check
-runs, under one schedule, only if it compiles a statement that has not been reached yet. Exit status: 0 everything ran; 1 not.
+Compilers omit removed code from their coverage, so this program puts a mark before each statement of the templates. A check
+runs, under one schedule, only if it compiles a statement that no check has reached yet. Exit status: 0 if every statement ran
+and no check failed, else 1.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from checks import FOLDER, TEMPLATES, Runner, read_checks
 from mutate import own_checks, template_files
 from operators import Text
 
-# Marks are bytes of the object itself, which the sanitizer does not check. They are appended to a file.
+# Marks are bytes in the shared object, whose accesses the emulator does not check. They are appended to a file.
 PROLOGUE = """
 char *getenv(const char *);
 int open(const char *, int, ...);
@@ -39,7 +40,7 @@ __attribute__((destructor, no_sanitize("thread"))) static void emu_write_marks(v
 
 
 def statements(text):
-    """(the offsets of a simple statement of a function, whether it is alone in a branch or a loop)."""
+    """Yields (the offsets of a simple statement, whether it is the body of a branch or loop without braces)."""
     for at, token in enumerate(text.tokens):
         end = text.statement(at)
         block = at
@@ -62,7 +63,7 @@ def mark(text, first):
 
 
 def mark_all(folder):
-    """Writes marked templates; returns the place of each mark, (file, line)."""
+    """Writes marked templates; returns the (file, line) of each mark."""
     places, texts = [], {}
     for file in template_files():
         texts[file], lines = mark((TEMPLATES / file).read_text(encoding="utf-8"), len(places))

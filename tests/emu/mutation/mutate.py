@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
-"""The mutation test of the kernels: one small mistake at a time is made in a template, and a check of checks.txt must
-fail. docs/developing.md ("Mutants") says when to use it and what to do about a survivor.
+"""The mutation test of the kernels: with one small mistake in a template, at least one check of checks.txt must fail.
+docs/developing.md ("Mutants") says when to run it and what to do about a survivor.
 
     mutate.py [--build build] --changed-since REV | --sample N | --only TEXT | ... [--list]
 
-A mutant (operators.py) is run in the checks that compile its line: in those of the sections that name its file, else in all;
-first in those that have caught most mutants per time, until one fails. A check for which the C compiler makes the same code
-of the mutant does not count. In a sample, a mutant that passes a few checks counts as a survivor. A sample depends only on
-its seed and the mutants' names, so that an edit of a template exchanges only the mutants that it changes.
+The checks that compile a mutant's line are run with the mutant until one fails: those of the sections that name its file, or
+of all sections if none does; those that have caught the most mutants per time come first. A check does not count if the C
+compiler generates the same code with and without the mutant. In a sample, a mutant that passes FEW checks counts as a
+survivor. A sample depends only on its seed and the mutants' names, so an edit of a template replaces only the mutants of
+changed lines.
 
-Exit status: 0 none survived, of a sample at most a quarter; 1 more did; 2 wrong use, or a check fails without a mutant.
+Exit status: 0 no mutant survived, or at most a quarter of a sample; 1 more survived; 2 wrong use, or a check fails without
+a mutant.
 """
 
 import argparse
@@ -28,9 +30,9 @@ import time
 from checks import FOLDER, STILLBORN, TEMPLATES, Runner, read_checks
 from operators import find_mutants
 
-SLOWER = 3  # a mutant's limit of processor time, as a multiple of the check's without it
+SLOWER = 3  # limit of processor time with a mutant, as a multiple of the time without
 LONG = 3  # seconds: such a check runs under one schedule first
-FEW = 3  # checks that a mutant of a sample must pass to survive
+FEW = 3  # checks after which a mutant of a sample counts as a survivor
 
 
 class CannotTell(Exception):
@@ -69,8 +71,8 @@ class Subject:
 
 
 def fate(mutant, subjects, runner, most):
-    """(what failed, the check, message) in at most so many checks. What failed is "" for a survivor, STILLBORN if the mutant
-    compiles nowhere, "same code" if its line is in no check or the code is the same in each."""
+    """(failure, check, message) after at most `most` passed checks. The failure is "" for a survivor, STILLBORN if no check
+    compiles the mutant, "same code" if no check compiles its line or the code is the same in all of them."""
     verdict, passed = "same code", 0
     with tempfile.TemporaryDirectory(dir=runner.folder) as folder:
         path = pathlib.Path(folder, mutant.file)
@@ -104,7 +106,7 @@ def ticket(name, seed):
 
 
 def draw(mutants, count, seed):
-    """A sample, from each file's stem in turn, so that each has its share."""
+    """A sample: one mutant of each file's stem, then a second of each, and so on."""
     stems = collections.defaultdict(list)
     for mutant in sorted(mutants, key=lambda m: ticket(m.name, seed)):
         stems[mutant.file.split(".")[0]].append(mutant)
@@ -153,7 +155,7 @@ def choose(arguments):
 
 
 def run_all(mutants, runner, arguments):
-    """{mutant: fate} of those that begin in time."""
+    """{mutant: fate}, of the mutants that begin before the time limit."""
     checks = read_checks((FOLDER / "checks.txt").read_text(encoding="utf-8"))
     subjects = {check: Subject(check, runner) for check in checks}
     end, results = time.monotonic() + (arguments.seconds or float("inf")), {}
@@ -190,7 +192,7 @@ def report(results, count, sample):
     print(f"\n{', '.join(f'{kind}: {number}' for kind, number in kinds.most_common())}\n"
           f"{judged} mutants: {judged - alive} caught, {alive} survived; {unjudged} more did not compile or have the same code")
     if len(results) < count:
-        print(f"{count - len(results)} of {count} were not run: the time was over")
+        print(f"{count - len(results)} of {count} were not run: the time limit was reached")
     return int(4 * alive > count if sample else alive > 0)
 
 
@@ -198,10 +200,10 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("--build", default="build", help="the build folder")
     parser.add_argument("--changed-since", metavar="REV", help="mutants of lines that differ from this commit")
-    parser.add_argument("--sample", type=int, metavar="N", help="so many, drawn from each family of templates")
+    parser.add_argument("--sample", type=int, metavar="N", help="run N mutants, drawn evenly from the families of templates")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--only", metavar="TEXT", help="whose line, change or `templates/FILE:LINE:` contains this")
-    parser.add_argument("--seconds", type=float, help="begin none later than this")
+    parser.add_argument("--only", metavar="TEXT", help="mutants whose line, change or `templates/FILE:LINE:` contains TEXT")
+    parser.add_argument("--seconds", type=float, help="begin no mutant after this time")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--list", action="store_true", help="print the mutants and run none")
     return parser.parse_args()

@@ -1,9 +1,8 @@
-"""Mutation operators: the small mistakes that can be made in the text of a template.
+"""Mutation operators: small mistakes in the text of a template.
 
-They work on tokens and matching brackets, without a grammar: the C compiler rejects what is no C, and mutate.py asks it
-whether a surviving mutant's code differs at all. What is left here are changes that matter to the compiler but not to a
-kernel, such as which thread of a warp does a work that one must do: the operators leave them out (the functions below
-"what cannot matter").
+They work on tokens and matching brackets, without a grammar. The C compiler rejects mutants that are not C, and mutate.py
+compares the code that it generates for a surviving mutant. Changes that alter the code but not a kernel's results, such as
+which thread of a warp performs a task of one thread, are excluded here (the functions below "what cannot matter").
 """
 
 import re
@@ -23,7 +22,7 @@ EXCHANGED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
              "+=": "-=", "-=": "+=", "minimum": "maximum", "maximum": "minimum", "fmaxf": "fminf", "fminf": "fmaxf",
              "true": "false", "false": "true", "i64": "int", "u64": "u32", "size_t": "u32"}
 BARRIER = re.compile(r"__sync(threads|warp)(_or|_and|_count)?|(named_)?barrier_(sync|arrive|or)")
-# Without these, or with more of them, only time is lost.
+# Calls that affect only the time.
 HINTS = re.compile(r"registers_increase|tensor_prefetch|prefetch_\w+|grid_launch_dependents")
 GRID_WAITS = re.compile(r"grid_wait|end_grid")
 THREAD = re.compile(r"threadIdx\.x|\b(lane|thread)(_number\(\))?\b")
@@ -316,7 +315,7 @@ class Finder(Text):
         return self.is_hint(at, new) or self.waits_more(at, new) or self.any_thread(at) or self.array_grows(at)
 
     def only_calls(self, text, names):
-        """Whether a statement or a block only calls such functions."""
+        """Whether a statement or a block only calls functions of these names."""
         return re.fullmatch(r"\{?(\s*(%s)\s*\([^;]*\);)+\s*\}?" % names.pattern, text) is not None
 
     def is_hint(self, at, new):
@@ -327,12 +326,12 @@ class Finder(Text):
         return branch >= 0 and self.word(branch) == "if" and self.only_calls(self.body(branch), HINTS)
 
     def waits_more(self, at, new):
-        """A wait for the kernel before that is not needed."""
+        """An unnecessary wait for the preceding kernel."""
         branch = self.branch(at)
         return new in ("1", "||") and branch >= 0 and self.only_calls(self.body(branch), GRID_WAITS)
 
     def any_thread(self, at):
-        """`if (threadIdx.x % 32 == 0)`: whichever thread it is. (Only the thread that issued bulk copies waits for them.)"""
+        """`if (threadIdx.x % 32 == 0)` with another thread. (Bulk copies are kept: the issuing thread must wait.)"""
         branch = self.branch(at)
         if self.kind(at) != "number" or branch < 0 or self.word(branch) != "if" or "bulk_" in self.body(branch):
             return False
@@ -341,7 +340,7 @@ class Finder(Text):
             (self.word(at) == "32" and self.word(at - 1) == "%" and self.source(at + 1, at + 3) == "== 0")
 
     def array_grows(self, at):
-        """A local array that is larger than its use."""
+        """A local array that is larger than necessary."""
         return self.word(at - 1) == "[" and self.kind(at) == "number" and self.kind(at - 2) == "name" and \
             self.kind(at - 3) == "name" and self.word(at - 3) != "return"
 
