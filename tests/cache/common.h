@@ -55,7 +55,7 @@ int hits(struct smelt__cache *cache, int n, const struct smelt__compiler_id *com
 int store(struct smelt__cache *cache, int n, const struct smelt__compiler_id *compiler,
           size_t bytes);
 
-/* Its problem of the read-only layer is valid until the next call. */
+/* The result's text about the read-only layer is valid until the next call. */
 smelt_cache_stats stats_of(struct smelt__cache *cache);
 
 /* The path of an entry's file; of its subfolder. */

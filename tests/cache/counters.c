@@ -9,7 +9,7 @@
 
 enum { BYTES = 1000, RECORD = 64 };
 
-/* As another process would read them. */
+/* Reads the counters as another process would. */
 static smelt_cache_stats recorded(struct scratch *scratch) {
     const smelt_cache_stats stats = stats_of(cache_begin(scratch));
     cache_end(scratch);

@@ -24,15 +24,15 @@ enum {
     DEFAULT_SPECS = 4
 };
 
-/* Limits of a problem. A launch of most work takes the emulator a second or two, and each byte of a
+/* Limits of a problem. With the largest work a launch takes the emulator a second or two. Each byte of a
  * tensor takes 25 bytes of memory. */
 static const struct smelt__problem_cost MOST = {.bytes = 8e6, .work = 60e6};
 
-/* Limit of the source text of a spec's kernels. The emulator compiles about 60 kB per second. */
+/* Limit of the bytes of a spec's sources. The emulator compiles about 60 kB per second. */
 static const size_t MOST_SOURCE = 500000;
 
-/* Limit of a run's accesses and instructions, for each of its specs. The emulator does about 17
- * million accesses per second. An instruction takes as long as eight. */
+/* Limit of the accesses and instructions of a run, per spec. The emulator executes about 17 million accesses
+ * per second; an instruction takes as long as eight accesses. */
 static const uint64_t MOST_EVENTS = 60000000, INSTRUCTION = 8;
 
 #ifdef SMELT__CUT_LIST_STEP

@@ -15,7 +15,7 @@ static char folder[64], cache[96];
 static const char *other_library; /* argv[1]: a shared library that is neither driver nor NVRTC */
 static const char *emulator;      /* argv[2]: its library */
 
-/* A test in a child process. */
+/* Runs a test in a child process. */
 #define CHILD_TEST(name)                                                                           \
     static void name(void);                                                                        \
     TEST(test_##name) {                                                                            \

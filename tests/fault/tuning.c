@@ -70,7 +70,7 @@ static smelt_context_options options_of(smelt_context_kind kind) {
     return options;
 }
 
-/* Lives until the next one is made, or the test's end. */
+/* The context lives until the next call or the end of the test. */
 static smelt_context *made;
 
 static smelt_context *make(const smelt_context_options *options) {
@@ -194,7 +194,7 @@ TEST(warming_and_running_agree) {
 }
 
 TEST(bad_lines_are_passed_over) {
-    /* The later of two counts, also without a newline. */
+    /* The later of two entries is used, also if its line has no newline. */
     put(file, "# found on a rainy day\n\nnonsense\n" LINE(FAKES_SPEC, "stages=3")
                   LINE(OTHER, "stages=x") FAKES_SPEC "  " DEVICE "  stages=2  1");
     smelt_context *context = make_on(SMELT_CONTEXT_DEVICE);

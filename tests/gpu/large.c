@@ -19,8 +19,8 @@ void run_large(struct suite *suite) {
     }
 }
 
-/* Case number `number` of an operator's: a spec with a small problem, whose inputs are of the operator's last
- * kind or, in turn, of each. */
+/* Checks case number `number` of an operator: a spec with a small problem. `last`: its inputs are of the
+ * operator's last kind; else the kinds alternate. */
 static void check_far(struct suite *suite, const char *spec,
                       const struct smelt__problem_options *small, int last, int number) {
     const struct smelt__harness_operator *const op = smelt__harness_find(spec);
@@ -40,8 +40,8 @@ static void check_far(struct suite *suite, const char *spec,
         suite_check(suite, name, &one, number);
 }
 
-/* Strides of billions, so that every product of an index and a stride exceeds 2^32 elements, with the specs and
- * the small problems of two other groups. */
+/* The specs and small problems of the groups launches and arguments, with strides of billions, so that every
+ * product of an index and a stride exceeds 2^32 elements. */
 void run_far(struct suite *suite) {
     for (suite->op = 0; suite_operators[suite->op] && suite->emulated; suite->op++) {
         const struct suite_operator *const op = suite_operators[suite->op];

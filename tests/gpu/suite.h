@@ -133,7 +133,7 @@ void suite_check_all(struct suite *suite, const char *group, suite_cases next);
 
 struct suite_operator {
     suite_cases matrix, repeated;   /* NULL: none */
-    const struct suite_case *large; /* ended by a NULL name; NULL: none. Seeds are the group's */
+    const struct suite_case *large; /* ended by a NULL name; NULL: none; the group sets seeds */
     const char *const *launches;    /* specs whose launches are tried, ended by NULL */
     /* Packed problems for them; and smaller ones for a quick run or the emulator. */
     struct smelt__problem_options launch, quick_launch;

@@ -1,5 +1,5 @@
-/* For tests of operators' calls that are checked and not launched: a context without a device, and
- * addresses that are not dereferenced. */
+/* For tests that check operators' calls without launching them: a context without a device, and addresses
+ * that are not dereferenced. */
 #pragma once
 
 #include "runtime/context.h"
@@ -26,7 +26,7 @@ static inline smelt_context *no_device(void) {
     return &context;
 }
 
-/* `number` distinguishes addresses, which are far apart; `offset` misaligns. */
+/* Addresses with different numbers are 16 TiB apart; `offset` can misalign one. */
 static inline void *address(int number, uintptr_t offset) {
-    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never followed
+    return (void *)(((uintptr_t)number << 44) + offset); // NOLINT: never dereferenced
 }

@@ -16,7 +16,7 @@ static struct smelt__topk_kernels kernels(const struct smelt__kernel *kernel) {
     return (struct smelt__topk_kernels){.rows = kernel, .parts = kernel, .topk = 2048};
 }
 
-/* A row of fp32 logits for each query, a logit for each key. */
+/* fp32 logits [tokens, rows]. */
 static struct smelt__indexer_extent extent_of(int64_t tokens, int64_t rows, int block_queries,
                                               const struct smelt__topk_kernels *select,
                                               size_t limit) {

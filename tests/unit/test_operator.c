@@ -197,8 +197,8 @@ static int add_name(void *user, const char *text) {
     return 0;
 }
 
-/* An operator has the kernels that its calls launch there, and no others: which these are may depend on
- * the variant of one of them, given as a knob or not. */
+/* An operator has exactly the kernels that its calls launch on the architecture. They may depend on the
+ * variant of one of them, whether a knob or the rule chooses it. */
 TEST(kernels_of_an_architecture) {
 #define GQA "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity="
 #define INDEX " sparse_gqa_lists sparse_gqa_lists sparse_gqa_lists"

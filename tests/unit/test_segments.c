@@ -12,8 +12,8 @@ static int64_t draw(struct random *random, int64_t limit) {
     return value < limit ? value : limit;
 }
 
-/* Every chunk of a round has its own starts, every list its entries; their numbers and those of the
- * transpose's ranges fit an int. */
+/* Each chunk of a round has its own starts and each list its own entries; the indices of both, and of the
+ * transpose's ranges, fit in an int. */
 TEST(cut) {
     struct random random = random_begin("cut");
     for (int i = 0; i < 50000; i++) {

@@ -9,7 +9,7 @@
 #include "smelt/status.h"
 #include "test.h"
 
-/* A call of an operator without kernels: its workspace or, with bytes NULL, its launch by `pass`. */
+/* Calls a pass of an operator without kernels: its workspace function or, if bytes is NULL, its launch. */
 static smelt_status call_of(const char *text, const struct smelt__pass *pass, const void *args,
                             size_t *bytes) {
     struct smelt__operator_type type = smelt__sparse_attn_type;
@@ -273,7 +273,7 @@ static smelt_sparse_attn_grad_args legal_grad_args(void) {
     return args;
 }
 
-/* What calls are checked with. */
+/* The operator of the calls. */
 static struct smelt__sparse_attn_backward subject;
 
 static smelt_status check(struct smelt__call *given) {
@@ -340,7 +340,7 @@ TEST(combinations) {
     expect_grad_refusal(&buckets, &args, "partition = 0xa00000000004 is not aligned");
 }
 
-/* Also memory other than tensors. */
+/* Overlaps with memory that is not a tensor are also refused. */
 TEST(overlaps) {
     const struct smelt__sparse_attn_backward backward = backward_of(0, 2, 0);
     smelt_sparse_attn_grad_args args = legal_grad_args();

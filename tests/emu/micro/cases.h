@@ -79,6 +79,6 @@ const struct micro_case *micro_cases(size_t *count);
 /* Writes a buffer's contents, which depend on fill, size and seed only. */
 void micro_fill(enum fill fill, void *buffer, size_t bytes, uint64_t seed);
 
-/* A hash of bytes, and of a case's name as the seed of a buffer, by its letter. */
+/* A hash of bytes; and the seed of a case's buffer, by the case's name and the buffer's letter. */
 uint64_t micro_hash(uint64_t buffer, const void *bytes, size_t count);
 uint64_t micro_seed(const char *name, char buffer);

@@ -206,8 +206,8 @@ void print_found(FILE *to) {
     }
 }
 
-/* Whether two lines agree: words and footprints are equal; numbers may differ by 1 %, sums of results by less,
- * since another machine's exp() differs. */
+/* Whether two lines agree: words and footprints are equal. Other numbers may differ by 1 %, sums of results by
+ * less, since exp() differs between machines. */
 static int is_same_line(const char *a, const char *b) {
     const double tolerance = strncmp(a, "values ", 7) == 0       ? 2e-6
                              : strncmp(a, "footprint ", 10) == 0 ? 0

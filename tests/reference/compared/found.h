@@ -1,4 +1,4 @@
-/* What test_comparisons finds in a pass of an operator, and its record. */
+/* The findings of test_comparisons about a pass of an operator, and their record in OPERATOR.txt. */
 #pragma once
 
 #include <stdio.h>
@@ -40,12 +40,12 @@ extern struct found {
 struct found_rule *rule_named(const char *name);
 struct found_metric *metric_named(const char *name);
 
-/* Notes how often each rule was checked in correct results, and the bars. */
+/* Notes how many times each rule was checked in correct results, and the bars. */
 void note_result(const struct smelt__check_result *result);
 /* Notes the memory of a tensor that a kernel may access and, of an output, the reference's results, so that any
  * change of them shows. */
 void note_tensor(const struct bench *bench, int tensor);
-/* Notes for what reason a wrong number of the kind `plant` was refused, or that it passed. */
+/* Notes the reason why a wrong number of kind `plant` failed, or that it passed. */
 void note_outcome(const struct bench *bench, int tensor, const char *kind, int plant,
                   const char *reason);
 
@@ -53,7 +53,7 @@ void expect_unit_named(const struct bench *bench, const struct piece *piece);
 void expect_complete(const struct compared_pass *about, unsigned outputs,
                      const struct smelt__args_table *tensors);
 
-/* Prints the record; and fails unless two texts of it agree. */
+/* Print the record; fail unless a recorded and a new text agree. */
 void print_found(FILE *to);
 void expect_same(const char *path, char *was, char *is);
 

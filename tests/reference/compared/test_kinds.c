@@ -1,6 +1,6 @@
 /*
- * The kinds of inputs that check tries by default, in small problems, check every rule of every operator and produce
- * every output: test_kinds FOLDER [OPERATOR]
+ * Tests that the kinds of inputs that check tries by default, in small problems, check every rule of every operator
+ * and produce every output: test_kinds FOLDER [OPERATOR]
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@
 static const char *folder, *only;
 static uint64_t seed;
 
-/* How often check's small problems checked each rule of a pass and each output's elements. */
+/* How many times small problems checked each rule of a pass, and each output's elements. */
 static struct looked {
     const struct smelt__harness_pass *pass;
     const struct smelt__rule *rules[SMELT__MOST_RULES];
@@ -63,7 +63,7 @@ static const char *not_looked_at(void) {
     return NULL;
 }
 
-/* With a few seeds, the small problems of check's variations cover every rule and every output. */
+/* Up to SEEDS seeds are tried until every rule is checked and every output is produced. */
 static void kinds_of(const struct compared_pass *passes, int count) {
     enum { SEEDS = 8 };
     for (const struct compared_pass *about = passes; about < passes + count; about++) {

@@ -31,9 +31,9 @@ enum plant {
     SWAP,  /* with the next element */
     MINUS_1,
     LARGE,
-    SHIFT, /* all from here on increased by 1; by 2 */
+    SHIFT, /* this element and all after it increased by 1; SHIFT_2: by 2 */
     SHIFT_2,
-    GAP, /* a number that the list lacks instead, in order: the 1st, 4th, 9th and 16th one */
+    GAP, /* replaced by the 1st (4th, 9th, 16th) of the numbers that the list lacks */
     GAP_4,
     GAP_9,
     GAP_16,
@@ -89,8 +89,8 @@ static int is_in(const struct bench *bench, const struct piece *piece, int64_t n
     return 0;
 }
 
-/* Takes an element out of a list and inserts gap number `which` of the numbers from the list's least one on,
- * at the same place or, in an ascending list, where it belongs. */
+/* Replaces an element of a list by number `which` of the numbers that the list lacks, counted from its least
+ * element on. An ascending list stays ascending. */
 static void set_gap(const struct bench *bench, const struct piece *piece, int64_t element,
                     int which) {
     const double *const list = bench->expected[piece->tensor];
