@@ -100,7 +100,7 @@ static PyObject *arch(PyObject *object, PyObject *ignored) {
     return PyUnicode_FromString(smelt_context_arch(((struct context_object *)object)->context));
 }
 
-/* plan(spec): a kernel's plan as JSON text. */
+/* The function that smelt_spec_expand calls: appends a text to a list of Python. */
 static int append(void *list, const char *text) {
     PyObject *item = PyUnicode_FromString(text);
     const int failed = !item || PyList_Append(list, item);
@@ -108,7 +108,7 @@ static int append(void *list, const char *text) {
     return failed;
 }
 
-/* `list` for OK, else an exception. */
+/* Returns `list` if the status is OK, else raises an exception. */
 static PyObject *finish_list(PyObject *list, smelt_status status) {
     if (status == SMELT_OK)
         return list;

@@ -272,7 +272,7 @@ smelt_status smelt__operator_call(const smelt_operator *op, const struct smelt__
     struct smelt__call call = {.stream = stream};
     int pushed;
     smelt_status status = begin(op, type, pass, given, &args, &call);
-    if (status == SMELT_OK) /* once for all that the pass launches */
+    if (status == SMELT_OK) /* once for all launches of the pass */
         status = smelt__context_enter(op->context, &pushed);
     if (status != SMELT_OK)
         return status;

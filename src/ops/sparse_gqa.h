@@ -1,4 +1,4 @@
-/* What the files of sparse_gqa's passes share: a call of either pass, the reverse index of its lists, and
+/* Common to the files of sparse_gqa's passes: a call of either pass, the reverse index of its lists, and
  * the launches of block-stationary kernels (sparse_gqa_index.c). */
 #pragma once
 

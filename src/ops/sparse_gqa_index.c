@@ -1,5 +1,5 @@
-/* What both passes of sparse_gqa have: the spec's and the call's numbers, the reverse index of the lists,
- * and the launches of block-stationary kernels, which process the queries in chunks. */
+/* Common to both passes of sparse_gqa: the fields that follow from the spec and the call, the reverse index of
+ * the lists, and the launches of block-stationary kernels, which process the queries in chunks. */
 #include "ops/sparse_gqa.h"
 
 #include <inttypes.h>

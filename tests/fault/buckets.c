@@ -100,7 +100,7 @@ TEST(the_chain) {
     }
 }
 
-/* In the order of smelt_sparse_attn_get_kernel_info. */
+/* In the order of smelt_operator_get_kernel_info. */
 TEST(infos) {
     static const char *const specs[KERNELS] = {
         "sparse_attn_partition:pass=count",

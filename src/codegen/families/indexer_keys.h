@@ -4,7 +4,7 @@
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
-/* Values of the key dtype; the public enum smelt_indexer_dtype's. */
+/* Values of the key dtype. */
 enum { SMELT__INDEXER_BF16, SMELT__INDEXER_FP8 };
 
 /* Rows of a table of keys. Tensor parallelism does not divide the indexer's heads. */

@@ -122,12 +122,12 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
-/* A knob's name; NULL where the family has none of the name, so that the constant is derived. */
+/* The name of a knob; NULL if the family lacks it: then the constant is derived. */
 static const char *knob(const struct smelt__spec *spec, const char *name) {
     return smelt__spec_key(spec->schema, name) >= 0 ? name : NULL;
 }
 
-/* The constants of both operators. */
+/* The constants of sparse_attn's and sparse_gqa's kernels. */
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {

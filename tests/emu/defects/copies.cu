@@ -19,7 +19,7 @@ DEVICE u32 begin_barrier(u32 arrivals) {
     return shared_address(8192);
 }
 
-/* Begins a load to LEFT; returns its barrier, which expects so many bytes. */
+/* Begins a load to LEFT; returns its barrier, which expects `expected` bytes. */
 DEVICE u32 begin_load(const int *data, u32 bytes, u32 expected) {
     const u32 full = shared_address(8192);
     if (threadIdx.x == 0) {
