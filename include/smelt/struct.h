@@ -33,12 +33,12 @@
 /* The initialiser that each struct's own macro expands to. */
 #ifdef __cplusplus
 
-template <typename Struct> inline Struct smelt_struct_init() {
+template <typename Struct> inline Struct smelt_struct_zero() {
     Struct made = Struct();
     made.size = sizeof made;
     return made;
 }
-#define SMELT_INIT(type) smelt_struct_init<type>()
+#define SMELT_INIT(type) smelt_struct_zero<type>()
 
 #else
 

@@ -1,6 +1,8 @@
 /* See limits.h. */
 #include "codegen/plan/limits.h"
 
+#include <stdio.h>
+
 enum {
     SCHEDULERS = 4,     /* per multiprocessor, each with a quarter of its registers */
     REGISTER_STEP = 8,  /* allocation unit per thread */
