@@ -100,7 +100,7 @@ int smelt__expansion_plan(struct smelt__expansion *expansion,
                           int (*make)(void *user, const struct smelt__spec *spec,
                                       struct smelt__plan *plan),
                           void *user) {
-    const char *variants[SMELT__MAX_KERNELS];
+    const char *variants[SMELT__MAX_KERNELS]; /* by number before any are dropped */
     struct smelt__plan plan;
     int kept = 0;
     for (int i = 0; i < expansion->count; i++) {
@@ -113,6 +113,7 @@ int smelt__expansion_plan(struct smelt__expansion *expansion,
             return failure;
         variants[i] = plan.variant;
         expansion->kernels[kept] = expansion->kernels[i];
+        expansion->variants[kept] = plan.variant;
         expansion->pass[kept++] = expansion->pass[i];
     }
     expansion->count = kept;

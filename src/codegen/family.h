@@ -19,6 +19,7 @@ enum {
 struct smelt__expansion {
     struct smelt__spec kernels[SMELT__MAX_KERNELS];
     unsigned char pass[SMELT__MAX_KERNELS];
+    const char *variants[SMELT__MAX_KERNELS]; /* of their plans, once planned */
     /* Of each kernel: it is launched only if an earlier kernel, number `kernel`, has this variant. */
     struct smelt__condition {
         int kernel;
@@ -123,8 +124,8 @@ int smelt__spec_check_all(const struct smelt__spec *spec, struct smelt__message 
 int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *expansion,
                        struct smelt__message *message);
 
-/* Plans the kernels with `plan`, which returns 0 for success, and drops kernels whose condition does not
- * hold, since no call launches them. Returns the first failure. */
+/* Plans the kernels with `plan`, which returns 0 for success, records their variants, and drops kernels
+ * whose condition does not hold, since no call launches them. Returns the first failure. */
 int smelt__expansion_plan(struct smelt__expansion *expansion,
                           int (*plan)(void *user, const struct smelt__spec *spec,
                                       struct smelt__plan *plan),

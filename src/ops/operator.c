@@ -62,11 +62,34 @@ void smelt__operator_begin(smelt_operator *op, const struct smelt__operator_type
         find_limits(smelt__pass_table(&type->passes[i], spec), spec, &op->limits[i]);
 }
 
+/* Whether the kernels have the variants that the expansion was made for. */
+static int as_expanded(const struct smelt__kernel *const *kernels,
+                       const struct smelt__expansion *expansion) {
+    for (int i = 0; i < expansion->count; i++)
+        if (strcmp(kernels[i]->plan.variant, expansion->variants[i]) != 0)
+            return 0;
+    return 1;
+}
+
+/* Nothing is compiled of an operator that cannot be made. A tuning entry stored meanwhile can change a
+ * kernel's variant and with it which others are launched: then the kernels are chosen again. */
+static smelt_status get_kernels(smelt_context *context, const struct smelt__spec *spec,
+                                struct smelt__expansion *expansion,
+                                const struct smelt__kernel **kernels) {
+    for (;;) {
+        smelt_status status = smelt__context_expand(context, spec, expansion);
+        if (status == SMELT_OK)
+            status = smelt__kernels_get(context, expansion->kernels, expansion->count, kernels);
+        if (status != SMELT_OK || as_expanded(kernels, expansion))
+            return status;
+    }
+}
+
 static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
                          const struct smelt__operator_type *type, smelt_operator **op) {
+    const struct smelt__kernel *kernels[SMELT__MAX_KERNELS];
     struct smelt__expansion expansion;
-    /* Nothing is compiled of an operator that cannot be made. */
-    smelt_status status = smelt__context_expand(context, spec, &expansion);
+    const smelt_status status = get_kernels(context, spec, &expansion, kernels);
     if (status != SMELT_OK)
         return status;
     smelt_operator *made = calloc(1, type->bytes);
@@ -75,11 +98,7 @@ static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
     smelt__operator_begin(made, type, context, spec);
     made->count = expansion.count;
     memcpy(made->pass, expansion.pass, sizeof made->pass);
-    status = smelt__kernels_get(context, expansion.kernels, expansion.count, made->kernels);
-    if (status != SMELT_OK) {
-        free(made);
-        return status;
-    }
+    memcpy(made->kernels, kernels, (size_t)made->count * sizeof *kernels);
     if (type->prepare)
         type->prepare(made);
     *op = made;

@@ -1,5 +1,8 @@
 /* A tuning entry is stored while an operator is made, on fakes: the operator uses the plans of its
- * loaded kernels, not those of later ones. */
+ * loaded kernels, not those of later ones, and has the kernels that go with them. */
+
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "../unit/files.h"
 #include "../unit/test.h"
@@ -152,6 +155,69 @@ TEST(indexer_backward) {
 
 TEST(attention_backward) {
     backward("sparse_attn_bwd:heads=8,dqk=576,dv=512", attention_workspace);
+}
+
+/* A main kernel of another variant has other kernels after it. */
+
+enum { MOST_KERNELS = 8 };
+static const char *const main_kernel =
+    "sparse_gqa_fwd:heads=8,kv_heads=2,dqk=64,dv=64,granularity=64";
+static atomic_int stop;
+
+static smelt_status store_variant(const char *knobs) {
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    entry.spec = main_kernel;
+    entry.knobs = knobs;
+    entry.microseconds = 1;
+    return smelt_tuning_store(context, &entry);
+}
+
+static void *keep_storing(void *unused) {
+    (void)unused;
+    for (int i = 0; !stop; i++)
+        if (store_variant(i % 2 ? "" : "variant=mma") != SMELT_OK)
+            break;
+    return NULL;
+}
+
+/* Makes an operator; returns the number of its kernels and the cache key of its main kernel. */
+static int kernels_of(char key[64]) {
+    smelt_operator *gqa;
+    smelt_kernel_info info = SMELT_KERNEL_INFO_INIT;
+    int count = 0;
+    assert_int_equal(
+        smelt_operator_create(&gqa, context,
+                              "sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=4,granularity=64,"
+                              "passes=forward"),
+        SMELT_OK);
+    assert_int_equal(smelt_operator_get_kernel_info(gqa, SMELT_PASS_FORWARD, 0, &info), SMELT_OK);
+    snprintf(key, 64, "%s", info.key);
+    while (count < MOST_KERNELS &&
+           smelt_operator_get_kernel_info(gqa, SMELT_PASS_FORWARD, count, &info) == SMELT_OK)
+        count++;
+    smelt_operator_destroy(&gqa);
+    return count;
+}
+
+TEST(kernels_go_together) {
+    enum { ROUNDS = 2000 };
+    char sm90[64], mma[64], key[64];
+    pthread_t thread;
+    const int many = kernels_of(sm90);
+    assert_int_equal(store_variant("variant=mma"), SMELT_OK);
+    assert_int_equal(kernels_of(mma), 1);
+    assert_true(many > 1);
+    assert_string_not_equal(sm90, mma);
+    stop = 0;
+    assert_int_equal(pthread_create(&thread, NULL, keep_storing, NULL), 0);
+    int wrong = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        const int count = kernels_of(key);
+        wrong += count != (strcmp(key, mma) == 0 ? 1 : many);
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    assert_int_equal(wrong, 0);
 }
 
 TESTS("stored meanwhile", .setup = set_up, .teardown = tear_down)
