@@ -287,6 +287,8 @@ TEST(refusals) {
          "gather_registers is a knob of variant=sm90; variant=mma has no such knob"},
         {FWD8 ",gather_registers=24", "sm_80",
          "variant=sm90 runs on sm_90a only; use variant=mma on sm_80"},
+        {"sparse_gqa_united:heads=8,kv_heads=1,dqk=64,dv=64,granularity=64", "sm_80",
+         "sparse_gqa_united runs on sm_90a only, not on sm_80"}, /* it has no variant mma */
         {FWD64 ",variant=sm90,block_keys=32", "sm_90a",
          "block_keys=32 is not legal with variant=sm90, which has 64"},
         {FWD64 ",variant=sm90,compact=0", "sm_90a", "compact=0 is not legal"},

@@ -41,9 +41,12 @@ int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struc
                                      struct smelt__message *message) {
     if (arch->warpgroup_products)
         return 0;
-    smelt__message_set(message, "%s: variant=sm90 runs on sm_90a only; use variant=mma on %s",
-                       spec->schema->name, arch->name);
-    return -1;
+    if (smelt__spec_key(spec->schema, "variant") < 0)
+        return smelt__message_set(message, "%s runs on sm_90a only, not on %s", spec->schema->name,
+                                  arch->name);
+    return smelt__message_set(message,
+                              "%s: variant=sm90 runs on sm_90a only; use variant=mma on %s",
+                              spec->schema->name, arch->name);
 }
 
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
