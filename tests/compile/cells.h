@@ -24,7 +24,7 @@ struct kernel_list {
     size_t count, capacity;
 };
 
-/* Every kernel of every preset at tp 1, 2, 4 and 8 and of every operator's example, then the odd shapes. 0, or -1 after a line on
- * standard error. */
+/* Every kernel of every preset at tp 1, 2, 4 and 8 and of every operator's example, then the odd
+ * shapes. 0, or -1 after a line on standard error. */
 int kernel_list_fill(struct kernel_list *list);
 void kernel_list_free(struct kernel_list *list);
