@@ -63,12 +63,10 @@ static int expand_passes(const struct smelt__spec *spec, unsigned passes,
     for (unsigned pass = 1; pass < 1U << SMELT__PASSES; pass <<= 1)
         if (passes & pass)
             (family->expand ? family->expand : expand_one)(spec, pass, expansion);
-    if (expansion->overflow) {
-        smelt__message_set(
+    if (expansion->overflow)
+        return smelt__message_set(
             message, "%s expands to more than %d kernels; use a shorter list or a single pass",
             family->schema.name, SMELT__MAX_KERNELS);
-        return -1;
-    }
     for (int i = 0; i < expansion->count; i++)
         if (smelt__spec_check(&expansion->kernels[i], message))
             return -1;
@@ -139,22 +137,19 @@ static const struct smelt__key *foreign_knob(const struct smelt__spec *spec,
 static int check_knobs(const struct smelt__spec *spec, const struct smelt__variant *variant,
                        struct smelt__message *message) {
     const struct smelt__key *knob = foreign_knob(spec, variant);
-    if (knob) {
-        smelt__message_set(message, "%s: %s is a knob of variant=%s; variant=%s has no such knob",
-                           spec->schema->name, knob->name, knob->variants, variant->name);
-        return -1;
-    }
+    if (knob)
+        return smelt__spec_refuse(spec, message,
+                                  "%s is a knob of variant=%s; variant=%s has no such knob",
+                                  knob->name, knob->variants, variant->name);
     for (int i = 0; i < spec->schema->key_count; i++) {
         knob = &spec->schema->keys[i];
         if (!knob->fixed_in || strcmp(knob->fixed_in, variant->name) != 0 ||
             spec->values[i] == SMELT__AUTO || spec->values[i] == knob->fixed)
             continue;
-        smelt__message_set(message,
-                           "%s: %s=%d is not legal with variant=%s, which has %d; leave it out, or "
-                           "use another variant",
-                           spec->schema->name, knob->name, (int)spec->values[i], variant->name,
-                           knob->fixed);
-        return -1;
+        return smelt__spec_refuse(spec, message,
+                                  "%s=%d is not legal with variant=%s, which has %d; leave it out, "
+                                  "or use another variant",
+                                  knob->name, (int)spec->values[i], variant->name, knob->fixed);
     }
     return 0;
 }
@@ -172,16 +167,14 @@ static int plan_variant(const struct smelt__spec *spec, const struct smelt__vari
     plan->blocks_per_item = 1;
     if (variant->plan(spec, arch, plan, message))
         return -1;
-    if (plan->defect) {
-        smelt__message_set(message, "%s: %s: a defect of its plan, please report it",
-                           spec->schema->name, plan->defect);
-        return -1;
-    }
+    if (plan->defect)
+        return smelt__spec_refuse(spec, message, "%s: a defect of its plan, please report it",
+                                  plan->defect);
     if (plan->shared_bytes <= arch->shared_per_block)
         return 0;
-    smelt__message_set(message, "%s: needs %.1f KB of shared memory, %s has %d", spec->schema->name,
-                       plan->shared_bytes / 1024.0, arch->name, arch->shared_per_block / 1024);
-    return -1;
+    return smelt__spec_refuse(spec, message, "needs %.1f KB of shared memory, %s has %d",
+                              plan->shared_bytes / 1024.0, arch->name,
+                              arch->shared_per_block / 1024);
 }
 
 /* The variant given in the spec, or NULL. */
@@ -226,13 +219,10 @@ static int plan_first(const struct smelt__spec *spec, const struct smelt__varian
 int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const struct smelt__kernel_family *family = smelt__kernels_of(spec->schema);
-    if (!family) {
-        smelt__message_set(message,
-                           "%s is an operator: it has no plan of its own, the kernels it expands "
-                           "to have",
-                           spec->schema->name);
-        return -1;
-    }
+    if (!family)
+        return smelt__message_set(
+            message, "%s is an operator: it has no plan of its own, the kernels it expands to have",
+            spec->schema->name);
     if (smelt__spec_check(spec, message))
         return -1;
     const struct smelt__variant *named = named_variant(spec, family->variants);

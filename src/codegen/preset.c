@@ -43,12 +43,10 @@ static int divide(struct smelt__spec *spec, const char *preset, int tp,
             spec->values[i] = 1;
             continue;
         }
-        if (tp < 1 || spec->values[i] % tp != 0) {
-            smelt__message_set(message,
-                               "%s: tp=%d is not legal; legal: a divisor of its %" PRId64 " %s",
-                               preset, tp, spec->values[i], key->name);
-            return -1;
-        }
+        if (tp < 1 || spec->values[i] % tp != 0)
+            return smelt__message_set(
+                message, "%s: tp=%d is not legal; legal: a divisor of its %" PRId64 " %s", preset,
+                tp, spec->values[i], key->name);
         spec->values[i] /= tp;
     }
     return 0;
@@ -91,11 +89,9 @@ int smelt__preset_expand(const char *name, int tp, unsigned passes,
              row && row->preset; row++) {
             if (strcmp(row->preset, name) != 0 || !is_wanted(family, passes))
                 continue;
-            if (count == SMELT__MAX_PRESET_SPECS) {
-                smelt__message_set(message, "%s: more than %d operators", name,
-                                   SMELT__MAX_PRESET_SPECS);
-                return -1;
-            }
+            if (count == SMELT__MAX_PRESET_SPECS)
+                return smelt__message_set(message, "%s: more than %d operators", name,
+                                          SMELT__MAX_PRESET_SPECS);
             if (expand_row(family, row, tp, passes, &specs[count++], message))
                 return -1;
         }

@@ -63,11 +63,10 @@ int smelt__dense_check(const struct smelt__spec *spec, struct smelt__message *me
     const int64_t kv_heads = smelt__spec_get(spec, "kv_heads");
     if (heads % kv_heads == 0)
         return 0;
-    smelt__message_set(message,
-                       "%s: kv_heads=%" PRId64 " does not divide heads=%" PRId64
-                       "; each key head is read by heads / kv_heads query heads",
-                       spec->schema->name, kv_heads, heads);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "kv_heads=%" PRId64 " does not divide heads=%" PRId64
+                              "; each key head is read by heads / kv_heads query heads",
+                              kv_heads, heads);
 }
 
 int smelt__dense_rows(int count, int least, int most) {
@@ -193,9 +192,7 @@ static int add_sm90_regions(const struct smelt__streamed_shape *shape, int colum
 
 static int refuse_sm90(const struct smelt__spec *spec, const char *reason,
                        struct smelt__message *message) {
-    smelt__message_set(message, "%s: variant=sm90 has registers for %s", spec->schema->name,
-                       reason);
-    return -1;
+    return smelt__spec_refuse(spec, message, "variant=sm90 has registers for %s", reason);
 }
 
 int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -298,11 +295,9 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
     plan->template_name = "dense_scores_fwd.sm90.cu";
     smelt__dense_name(spec, "dense_scores", plan);
     if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED &&
-        query_rows_of(spec) * (int)smelt__spec_get(spec, "dqk") < LEAST_QUERY_ELEMENTS) {
-        smelt__message_set(message, "%s: variant=mma is faster with few heads of few columns",
-                           spec->schema->name);
-        return -1;
-    }
+        query_rows_of(spec) * (int)smelt__spec_get(spec, "dqk") < LEAST_QUERY_ELEMENTS)
+        return smelt__spec_refuse(spec, message,
+                                  "variant=mma is faster with few heads of few columns");
     if (smelt__dense_sm90_plan(spec, arch, OFFSET_BYTES, STEP_BYTES, &shape, plan, message))
         return -1;
     add_items(spec, &shape, plan);

@@ -124,12 +124,11 @@ static int refuse_group(const struct smelt__spec *spec, struct smelt__message *m
     begin(&choice, spec);
     if (rows_of(&choice) <= MOST_ROWS)
         return 0;
-    smelt__message_set(message,
-                       "%s: group=%d of %d heads do not fit into the %d rows that variant=mma has; "
-                       "at most %d of them do",
-                       spec->schema->name, choice.group, (int)smelt__spec_get(spec, "heads"),
-                       MOST_ROWS, MOST_ROWS / choice.query_rows);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "group=%d of %d heads do not fit into the %d rows that variant=mma "
+                              "has; at most %d of them do",
+                              choice.group, (int)smelt__spec_get(spec, "heads"), MOST_ROWS,
+                              MOST_ROWS / choice.query_rows);
 }
 
 static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,

@@ -42,19 +42,13 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
               group = smelt__spec_knob(spec, "group", 1);
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (smelt__spec_get(spec, "dim") < TILE_COLUMNS) {
-        smelt__message_set(message, "%s: variant sm90 has no dim=32; variant=mma has it",
-                           spec->schema->name);
-        return -1;
-    }
-    if (group * padded_heads(heads) > MOST_TILES * ROWS) {
-        smelt__message_set(message,
-                           "%s: group=%d of %d heads do not fit into the %d rows of an item; at "
-                           "most %d of them do",
-                           spec->schema->name, group, heads, MOST_TILES * ROWS,
-                           MOST_TILES * ROWS / padded_heads(heads));
-        return -1;
-    }
+    if (smelt__spec_get(spec, "dim") < TILE_COLUMNS)
+        return smelt__spec_refuse(spec, message, "variant sm90 has no dim=32; variant=mma has it");
+    if (group * padded_heads(heads) > MOST_TILES * ROWS)
+        return smelt__spec_refuse(
+            spec, message,
+            "group=%d of %d heads do not fit into the %d rows of an item; at most %d of them do",
+            group, heads, MOST_TILES * ROWS, MOST_TILES * ROWS / padded_heads(heads));
     return 0;
 }
 

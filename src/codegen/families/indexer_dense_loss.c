@@ -79,12 +79,11 @@ static int check_slots(const struct smelt__spec *spec, struct smelt__message *me
     const int64_t pools = smelt__spec_get(spec, "granularity");
     if (pools == 1 || smelt__spec_get(spec, "block_max") == 1)
         return 0;
-    smelt__message_set(
-        message,
-        "%s: granularity=%d is not legal with block_max=%d: the indexer scores either "
-        "pools of keys, or blocks by their largest logit; legal: one of them 1",
-        spec->schema->name, (int)pools, (int)smelt__spec_get(spec, "block_max"));
-    return -1;
+    return smelt__spec_refuse(
+        spec, message,
+        "granularity=%d is not legal with block_max=%d: the indexer scores either pools of keys, "
+        "or blocks by their largest logit; legal: one of them 1",
+        (int)pools, (int)smelt__spec_get(spec, "block_max"));
 }
 
 static const struct smelt__kernel_family indexer_dense_rows = {
@@ -125,10 +124,9 @@ static int group_share(const struct smelt__spec *spec, const char *key) {
 
 static int refuse_groups(const struct smelt__spec *spec, const char *key, const char *legal,
                          struct smelt__message *message) {
-    smelt__message_set(message, "%s: groups=%" PRId64 " is not legal with %s=%" PRId64 ", which %s",
-                       spec->schema->name, smelt__spec_get(spec, "groups"), key,
-                       smelt__spec_get(spec, key), legal);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message, "groups=%" PRId64 " is not legal with %s=%" PRId64 ", which %s",
+        smelt__spec_get(spec, "groups"), key, smelt__spec_get(spec, key), legal);
 }
 
 static int check_groups(const struct smelt__spec *spec, struct smelt__message *message) {

@@ -7,11 +7,10 @@ int smelt__indexer_blocks_check(const struct smelt__spec *spec, const char *list
     const int block = (int)smelt__spec_get(spec, listed);
     if (block <= 0 || block_max <= block)
         return 0;
-    smelt__message_set(message,
-                       "%s: block_max=%d exceeds %s=%d; listed blocks consist of whole blocks of "
-                       "block_max keys; legal: block_max up to %d",
-                       spec->schema->name, block_max, listed, block, block);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "block_max=%d exceeds %s=%d; listed blocks consist of whole blocks "
+                              "of block_max keys; legal: block_max up to %d",
+                              block_max, listed, block, block);
 }
 
 int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__message *message) {
@@ -24,11 +23,10 @@ int smelt__indexer_scoring_check(const struct smelt__spec *spec, struct smelt__m
         return 0;
     while (heads % less != 0)
         less--;
-    smelt__message_set(message,
-                       "%s: groups=%d does not divide heads=%d; legal are divisors of the heads: "
-                       "groups=%d, for example",
-                       spec->schema->name, groups, heads, less);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "groups=%d does not divide heads=%d; legal are divisors of the "
+                              "heads: groups=%d, for example",
+                              groups, heads, less);
 }
 
 int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -36,10 +34,8 @@ int smelt__indexer_refuse_fp8(const struct smelt__spec *spec, const struct smelt
     const int capability = 10 * arch->capability_major + arch->capability_minor;
     if (smelt__spec_get(spec, "dtype") != SMELT__INDEXER_FP8 || capability >= 89)
         return 0;
-    smelt__message_set(message,
-                       "%s: dtype=fp8 needs compute capability 8.9 or later, and %s has %d.%d; "
-                       "dtype=bf16 runs there",
-                       spec->schema->name, arch->name, arch->capability_major,
-                       arch->capability_minor);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message,
+        "dtype=fp8 needs compute capability 8.9 or later, and %s has %d.%d; dtype=bf16 runs there",
+        arch->name, arch->capability_major, arch->capability_minor);
 }

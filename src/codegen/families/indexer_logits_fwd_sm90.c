@@ -190,11 +190,10 @@ static int refuse_scoring(const struct smelt__spec *spec, struct smelt__message 
     const int block_max = (int)smelt__spec_get(spec, "block_max");
     if (block_max <= MOST_BLOCK)
         return 0;
-    smelt__message_set(message,
-                       "%s: variant sm90 has no block_max=%d; legal there: 1, 2, 4, 8, 16; "
-                       "variant=mma has all",
-                       spec->schema->name, block_max);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message,
+        "variant sm90 has no block_max=%d; legal there: 1, 2, 4, 8, 16; variant=mma has all",
+        block_max);
 }
 
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,

@@ -125,11 +125,10 @@ static int refuse(const struct smelt__spec *spec, struct smelt__message *message
     if (groups == heads && heads <= MOST_HEADS && (heads & (heads - 1)) == 0 &&
         block_max >= LEAST_BLOCK)
         return 0;
-    smelt__message_set(message,
-                       "%s: variant sm90_heads has one head a group, 1, 2, 4, 8, 16, 32 or 64 of "
-                       "them, and block_max of %d at least; variant=mma has all",
-                       spec->schema->name, LEAST_BLOCK);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "variant sm90_heads has one head a group, 1, 2, 4, 8, 16, 32 or 64 "
+                              "of them, and block_max of %d at least; variant=mma has all",
+                              LEAST_BLOCK);
 }
 
 int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,

@@ -62,18 +62,17 @@ static int resident_blocks(const struct smelt__arch *arch, int threads, int vect
 }
 
 /* -1 if `blocks` blocks are not resident at once. */
-static int check_room(const struct smelt__arch *arch, int threads, int vectors, int blocks,
-                      struct smelt__message *message) {
+static int check_room(const struct smelt__spec *spec, const struct smelt__arch *arch, int threads,
+                      int vectors, int blocks, struct smelt__message *message) {
     const int registers = smelt__registers_of_thread(arch, threads, blocks);
     const int least = find_registers(vectors)->least;
     if (threads * blocks <= arch->threads_per_multiprocessor && registers >= least)
         return 0;
-    smelt__message_set(message,
-                       "blocks=%d of %d threads: %s has room for %d threads, and leaves each %d "
-                       "registers where %d are needed",
-                       blocks, threads, arch->name, arch->threads_per_multiprocessor, registers,
-                       least);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "blocks=%d of %d threads: %s has room for %d threads, and leaves "
+                              "each %d registers where %d are needed",
+                              blocks, threads, arch->name, arch->threads_per_multiprocessor,
+                              registers, least);
 }
 
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -83,7 +82,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int threads = threads_for(topk, vectors), part = threads * vectors * VECTOR;
     const int warps_bytes = threads / WARP * 4;
     const int blocks = smelt__spec_knob(spec, "blocks", resident_blocks(arch, threads, vectors));
-    if (check_room(arch, threads, vectors, blocks, message))
+    if (check_room(spec, arch, threads, vectors, blocks, message))
         return -1;
     plan->variant = "rows";
     plan->template_name = "indexer_loss_rows.cu";

@@ -66,24 +66,18 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
         if (plan->shared_bytes <= SHARED_LIMIT)
             break;
     }
-    if (choice->stages < LEAST_STAGES) {
-        smelt__message_set(
-            message,
-            "%s: warpgroups=%d and block_keys=%d with %d heads (in eights) need more "
-            "than the %d KB of shared memory; take fewer of either",
-            spec->schema->name, choice->groups, choice->block_keys, choice->block_heads,
-            SHARED_LIMIT / 1024);
-        return -1;
-    }
-    if (knob > choice->stages) {
-        smelt__message_set(
-            message,
-            "%s: stages=%d with %d heads (in eights) and warpgroups=%d needs more than "
-            "the %d KB of shared memory; legal: %d..%d",
-            spec->schema->name, knob, choice->block_heads, choice->groups, SHARED_LIMIT / 1024,
-            LEAST_STAGES, choice->stages);
-        return -1;
-    }
+    if (choice->stages < LEAST_STAGES)
+        return smelt__spec_refuse(spec, message,
+                                  "warpgroups=%d and block_keys=%d with %d heads (in eights) need "
+                                  "more than the %d KB of shared memory; take fewer of either",
+                                  choice->groups, choice->block_keys, choice->block_heads,
+                                  SHARED_LIMIT / 1024);
+    if (knob > choice->stages)
+        return smelt__spec_refuse(spec, message,
+                                  "stages=%d with %d heads (in eights) and warpgroups=%d needs "
+                                  "more than the %d KB of shared memory; legal: %d..%d",
+                                  knob, choice->block_heads, choice->groups, SHARED_LIMIT / 1024,
+                                  LEAST_STAGES, choice->stages);
     if (knob) {
         choice->stages = knob;
         add_regions(choice, plan);
@@ -101,32 +95,28 @@ static int refuse_heads(const struct smelt__spec *spec, const struct choice *cho
                         struct smelt__message *message) {
     if (choice->block_heads <= MOST_COLUMNS)
         return 0;
-    smelt__message_set(
-        message,
-        "%s: groups=%d of heads, each in eights, make %d columns of a product; legal: "
-        "%d at most, with fewer groups",
-        spec->schema->name, (int)smelt__spec_get(spec, "groups"), choice->block_heads,
-        MOST_COLUMNS);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "groups=%d of heads, each in eights, make %d columns of a product; "
+                              "legal: %d at most, with fewer groups",
+                              (int)smelt__spec_get(spec, "groups"), choice->block_heads,
+                              MOST_COLUMNS);
 }
 
 static int refuse_groups(const struct smelt__spec *spec, const struct choice *choice,
                          struct smelt__message *message) {
     if (choice->groups < MOST_GROUPS || choice->block_heads <= MANY_HEADS)
         return 0;
-    smelt__message_set(message, "%s: warpgroups=%d has registers for %d heads at most; legal: 2, 3",
-                       spec->schema->name, choice->groups, MANY_HEADS);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "warpgroups=%d has registers for %d heads at most; legal: 2, 3",
+                              choice->groups, MANY_HEADS);
 }
 
 static int refuse_blocks(const struct smelt__spec *spec, const struct choice *choice,
                          struct smelt__message *message) {
     if (choice->block_max <= choice->block_keys)
         return 0;
-    smelt__message_set(message, "%s: block_keys=%d is below block_max=%d; legal: %d",
-                       spec->schema->name, choice->block_keys, choice->block_max,
-                       choice->block_max);
-    return -1;
+    return smelt__spec_refuse(spec, message, "block_keys=%d is below block_max=%d; legal: %d",
+                              choice->block_keys, choice->block_max, choice->block_max);
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,

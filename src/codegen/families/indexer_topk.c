@@ -63,34 +63,29 @@ static int check_published(const struct smelt__spec *spec, struct smelt__message
     const int block = (int)smelt__spec_get(spec, "publish_block");
     const int pinned = (int)smelt__spec_get(spec, "publish_pinned");
     const int block_max = (int)smelt__spec_get(spec, "block_max");
-    const char *const name = spec->schema->name;
     if (publish == 0 && (block > 1 || pinned > 0))
-        smelt__message_set(message, "%s: %s needs publish, the number of blocks to publish", name,
-                           block > 1 ? "publish_block" : "publish_pinned");
-    else if (pinned > publish)
-        smelt__message_set(message,
-                           "%s: publish_pinned=%d exceeds publish=%d; pinned blocks count among "
-                           "them, so at most %d can be",
-                           name, pinned, publish, publish);
-    else if (publish > 0 && block < block_max)
-        smelt__message_set(
-            message,
-            "%s: publish_block=%d is below block_max=%d; published blocks are made of "
-            "whole logits, so at least publish_block=%d is needed",
-            name, block, block_max, block_max);
-    else if (smelt__spec_get(spec, "candidate_block") > 0 && publish > 0)
-        smelt__message_set(message,
-                           "%s: publish does not go with candidate_block; publish where all keys "
-                           "are scored",
-                           name);
-    else if (smelt__spec_get(spec, "candidate_block") > 0 && smelt__spec_get(spec, "pinned") > 0)
-        smelt__message_set(message,
-                           "%s: pinned does not go with candidate_block; pin the blocks where they "
-                           "are published, with publish_pinned",
-                           name);
-    else
-        return 0;
-    return -1;
+        return smelt__spec_refuse(spec, message,
+                                  "%s needs publish, the number of blocks to publish",
+                                  block > 1 ? "publish_block" : "publish_pinned");
+    if (pinned > publish)
+        return smelt__spec_refuse(spec, message,
+                                  "publish_pinned=%d exceeds publish=%d; pinned blocks count among "
+                                  "them, so at most %d can be",
+                                  pinned, publish, publish);
+    if (publish > 0 && block < block_max)
+        return smelt__spec_refuse(spec, message,
+                                  "publish_block=%d is below block_max=%d; published blocks are "
+                                  "made of whole logits, so at least publish_block=%d is needed",
+                                  block, block_max, block_max);
+    if (smelt__spec_get(spec, "candidate_block") > 0 && publish > 0)
+        return smelt__spec_refuse(
+            spec, message,
+            "publish does not go with candidate_block; publish where all keys are scored");
+    if (smelt__spec_get(spec, "candidate_block") > 0 && smelt__spec_get(spec, "pinned") > 0)
+        return smelt__spec_refuse(spec, message,
+                                  "pinned does not go with candidate_block; pin the blocks where "
+                                  "they are published, with publish_pinned");
+    return 0;
 }
 
 static int check(const struct smelt__spec *spec, struct smelt__message *message) {

@@ -34,11 +34,9 @@ static int check(const struct smelt__spec *spec, struct smelt__message *message)
               groups = (int)smelt__spec_get(spec, "groups");
     if (dim % (groups * GROUP_STEP) == 0)
         return 0;
-    smelt__message_set(message,
-                       "key groups = %d does not divide dim = %d into groups of a multiple of "
-                       "%d columns",
-                       groups, dim, GROUP_STEP);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message, "groups=%d does not divide dim=%d into groups of a multiple of %d columns",
+        groups, dim, GROUP_STEP);
 }
 
 /* Chunks of a group. */

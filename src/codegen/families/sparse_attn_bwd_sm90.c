@@ -68,28 +68,21 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
               group = smelt__spec_knob(spec, "group", 1);
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (dv != VALUE_WIDTH || (dqk != VALUE_WIDTH && dqk != VALUE_WIDTH + ROPE_WIDTH)) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 has dqk=576 or 512 with dv=512, not dqk=%d with "
-                           "dv=%d; variant=mma has it",
-                           spec->schema->name, dqk, dv);
-        return -1;
-    }
-    if (group > 1 && group * heads > ROWS) {
-        smelt__message_set(message,
-                           "%s: group=%d of %d heads do not fit into the %d rows of a tile; at "
-                           "most %d of them do",
-                           spec->schema->name, group, heads, ROWS,
-                           heads > ROWS ? 1 : ROWS / padded_heads(heads));
-        return -1;
-    }
-    if (has_pairs(spec) && !can_pair(spec)) {
-        smelt__message_set(message,
-                           "%s: pairs=1 needs an even number of blocks of 64 heads, not heads=%d; "
-                           "leave it out",
-                           spec->schema->name, heads);
-        return -1;
-    }
+    if (dv != VALUE_WIDTH || (dqk != VALUE_WIDTH && dqk != VALUE_WIDTH + ROPE_WIDTH))
+        return smelt__spec_refuse(spec, message,
+                                  "variant=sm90 has dqk=576 or 512 with dv=512, not dqk=%d with "
+                                  "dv=%d; variant=mma has it",
+                                  dqk, dv);
+    if (group > 1 && group * heads > ROWS)
+        return smelt__spec_refuse(
+            spec, message,
+            "group=%d of %d heads do not fit into the %d rows of a tile; at most %d of them do",
+            group, heads, ROWS, heads > ROWS ? 1 : ROWS / padded_heads(heads));
+    if (has_pairs(spec) && !can_pair(spec))
+        return smelt__spec_refuse(
+            spec, message,
+            "pairs=1 needs an even number of blocks of 64 heads, not heads=%d; leave it out",
+            heads);
     return 0;
 }
 

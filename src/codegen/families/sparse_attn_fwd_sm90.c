@@ -57,21 +57,16 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     const int64_t heads = smelt__spec_get(spec, "heads");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (dv != VALUE_WIDTH || (dqk != dv && dqk != dv + ROPE_WIDTH)) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 has dqk=%d or %d with dv=%d, not dqk=%" PRId64
-                           " with dv=%" PRId64 "; variant=mma has it",
-                           spec->schema->name, VALUE_WIDTH + ROPE_WIDTH, VALUE_WIDTH, VALUE_WIDTH,
-                           dqk, dv);
-        return -1;
-    }
-    if (by_keys && heads > MOST_COLUMNS) {
-        smelt__message_set(message,
-                           "%s: orientation=keys takes at most %d heads, not %" PRId64
-                           "; orientation=heads takes them",
-                           spec->schema->name, MOST_COLUMNS, heads);
-        return -1;
-    }
+    if (dv != VALUE_WIDTH || (dqk != dv && dqk != dv + ROPE_WIDTH))
+        return smelt__spec_refuse(spec, message,
+                                  "variant=sm90 has dqk=%d or %d with dv=%d, not dqk=%" PRId64
+                                  " with dv=%" PRId64 "; variant=mma has it",
+                                  VALUE_WIDTH + ROPE_WIDTH, VALUE_WIDTH, VALUE_WIDTH, dqk, dv);
+    if (by_keys && heads > MOST_COLUMNS)
+        return smelt__spec_refuse(spec, message,
+                                  "orientation=keys takes at most %d heads, not %" PRId64
+                                  "; orientation=heads takes them",
+                                  MOST_COLUMNS, heads);
     return smelt__check_only_with(spec, "orientation",
                                   by_keys ? SMELT__KEYS_AS_ROWS : SMELT__HEADS_AS_ROWS, message);
 }
@@ -102,12 +97,10 @@ static int refuse_value(const struct smelt__spec *spec, const char *name, int va
         return 0;
     int nearest = (value + unit / 2) / unit * unit;
     nearest = nearest < least ? least : nearest > most ? most : nearest;
-    smelt__message_set(message,
-                       "%s: %s=%d is not legal with variant=sm90 and heads as rows; the nearest "
-                       "legal one is %d of %d..%d%s",
-                       spec->schema->name, name, value, nearest, least, most,
-                       unit > 1 ? " by eights" : "");
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "%s=%d is not legal with variant=sm90 and heads as rows; the nearest "
+                              "legal one is %d of %d..%d%s",
+                              name, value, nearest, least, most, unit > 1 ? " by eights" : "");
 }
 
 static int refuse_choice(const struct smelt__spec *spec, const struct choice *choice,
@@ -183,14 +176,13 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
         if (knob || choice->stages == LEAST_STAGES)
             break;
     }
-    smelt__message_set(message,
-                       "%s: stages=%d and %d registers for the scores, which leave %d k-steps of Q "
-                       "to shared memory, need %.1f KB of it, and there are %d; fewer stages or "
-                       "fewer output_registers or gather_registers do",
-                       spec->schema->name, choice->stages, choice->scores_registers,
-                       choice->dqk / 16 - choice->register_steps, plan->shared_bytes / 1024.0,
-                       SHARED_LIMIT / 1024);
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "stages=%d and %d registers for the scores, which leave %d k-steps "
+                              "of Q to shared memory, need %.1f KB of it, and there are %d; fewer "
+                              "stages or fewer output_registers or gather_registers do",
+                              choice->stages, choice->scores_registers,
+                              choice->dqk / 16 - choice->register_steps,
+                              plan->shared_bytes / 1024.0, SHARED_LIMIT / 1024);
 }
 
 static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,

@@ -163,13 +163,11 @@ static void divide_registers(int gather, struct choice *choice) {
 static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
                         struct smelt__message *message) {
     const int gather = smelt__spec_knob(spec, "gather_registers", GATHER_REGISTERS);
-    if (gather < LEAST_GATHER || gather > MOST_GATHER || gather % REGISTER_UNIT != 0) {
-        smelt__message_set(message,
-                           "%s: gather_registers=%d is not legal with variant=sm90 and keys as "
-                           "rows; legal: %d..%d by eights",
-                           spec->schema->name, gather, LEAST_GATHER, MOST_GATHER);
-        return -1;
-    }
+    if (gather < LEAST_GATHER || gather > MOST_GATHER || gather % REGISTER_UNIT != 0)
+        return smelt__spec_refuse(spec, message,
+                                  "gather_registers=%d is not legal with variant=sm90 and keys as "
+                                  "rows; legal: %d..%d by eights",
+                                  gather, LEAST_GATHER, MOST_GATHER);
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles",
                                           choice->heads <= 16 ? PART_TILES_16_HEADS : PART_TILES);
     divide_registers(gather, choice);
@@ -190,16 +188,14 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
                        struct smelt__plan *plan, struct smelt__message *message) {
     const int most = tiles_that_fit(choice, plan), most_stages = most / choice->tiles;
     const int stages = smelt__spec_knob(spec, "stages", 0);
-    if (stages > most_stages) {
-        smelt__message_set(
-            message,
-            "%s: stages=%d with %d heads (in eights) and dqk=%d needs more than the %d KB of "
-            "shared memory; legal: %d..%d, or auto, the %d tiles of 64 columns that "
-            "fit, %d of them a stage",
-            spec->schema->name, stages, choice->heads, choice->tiles * TILE_COLUMNS,
-            SHARED_LIMIT / 1024, LEAST_STAGES, most_stages, most, choice->tiles);
-        return -1;
-    }
+    if (stages > most_stages)
+        return smelt__spec_refuse(spec, message,
+                                  "stages=%d with %d heads (in eights) and dqk=%d needs more than "
+                                  "the %d KB of shared memory; legal: %d..%d, or auto, the %d "
+                                  "tiles of 64 columns that fit, %d of them a stage",
+                                  stages, choice->heads, choice->tiles * TILE_COLUMNS,
+                                  SHARED_LIMIT / 1024, LEAST_STAGES, most_stages, most,
+                                  choice->tiles);
     choice->ring_tiles = stages ? stages * choice->tiles : most;
     return 0;
 }
@@ -300,20 +296,15 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
                             .numbers = queries > 1,
                             .weights = 1,
                             .queries = queries};
-    if (queries > most) {
-        smelt__message_set(message,
-                           "%s: item_queries=%d is too many; legal: at most %d (with unite=1 those "
-                           "that have 64 heads of a KV head, 48 with dv=256; else 1)",
-                           spec->schema->name, queries, most);
-        return -1;
-    }
-    if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT) {
-        smelt__message_set(message,
-                           "%s: variant sm90 with granularity 1, 4 or 16 needs at most 56 heads of "
-                           "a KV head with dv=256",
-                           spec->schema->name);
-        return -1;
-    }
+    if (queries > most)
+        return smelt__spec_refuse(spec, message,
+                                  "item_queries=%d is too many; legal: at most %d (with unite=1 "
+                                  "those that have 64 heads of a KV head, 48 with dv=256; else 1)",
+                                  queries, most);
+    if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT)
+        return smelt__spec_refuse(spec, message,
+                                  "variant sm90 with granularity 1, 4 or 16 needs at most 56 heads "
+                                  "of a KV head with dv=256");
     choose_gqa(spec, tiles_of((int)smelt__spec_get(spec, "dqk")),
                tiles_of((int)smelt__spec_get(spec, "dv")), 0, PART_TILES, &choice, plan);
     plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
@@ -336,13 +327,11 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (choice.heads > WIDE_HEADS ||
-        smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK) {
-        smelt__message_set(message,
-                           "%s: variant sm90 needs granularity 1, 4 or 16 and at most %d heads of "
-                           "a KV head",
-                           spec->schema->name, WIDE_HEADS);
-        return -1;
-    }
+        smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK)
+        return smelt__spec_refuse(
+            spec, message,
+            "variant sm90 needs granularity 1, 4 or 16 and at most %d heads of a KV head",
+            WIDE_HEADS);
     choose_gqa(spec, values, tiles_of((int)smelt__spec_get(spec, "dqk")), values, PART_TILES,
                &choice, plan);
     plan->template_name = "sparse_gqa_bwd.sm90.cu";

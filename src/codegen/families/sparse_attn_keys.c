@@ -14,11 +14,11 @@ int smelt__sparse_attn_check(const struct smelt__spec *spec, struct smelt__messa
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
     if (dv <= dqk)
         return 0;
-    smelt__message_set(message,
-                       "%s: dv=%" PRId64 " is not legal with dqk=%" PRId64
-                       "; legal: at most dqk, since a value is the first dv columns of a KV row",
-                       spec->schema->name, dv, dqk);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message,
+        "dv=%" PRId64 " is not legal with dqk=%" PRId64
+        "; legal: at most dqk, since a value is the first dv columns of a KV row",
+        dv, dqk);
 }
 
 void smelt__sparse_attn_name(const struct smelt__spec *spec, struct smelt__plan *plan) {

@@ -75,11 +75,11 @@ int smelt__mma_plan(const struct smelt__search *search, const struct smelt__spec
     smelt__spec_strip_knobs(spec, &without);
     if (fits(search, &without, arch, choice) || !narrow(search, &without, arch, choice))
         return -1;
-    smelt__message_set(message,
-                       "%s: dqk=%d with dv=%d needs more than the %d KB of shared memory that a "
-                       "block of %s has; dqk=%d with dv=%d fits",
-                       spec->schema->name, (int)smelt__spec_get(spec, "dqk"),
-                       (int)smelt__spec_get(spec, "dv"), arch->shared_per_block / 1024, arch->name,
-                       (int)smelt__spec_get(&without, "dqk"), (int)smelt__spec_get(&without, "dv"));
-    return -1;
+    return smelt__spec_refuse(spec, message,
+                              "dqk=%d with dv=%d needs more than the %d KB of shared memory that a "
+                              "block of %s has; dqk=%d with dv=%d fits",
+                              (int)smelt__spec_get(spec, "dqk"), (int)smelt__spec_get(spec, "dv"),
+                              arch->shared_per_block / 1024, arch->name,
+                              (int)smelt__spec_get(&without, "dqk"),
+                              (int)smelt__spec_get(&without, "dv"));
 }

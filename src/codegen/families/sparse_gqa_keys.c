@@ -11,19 +11,16 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
     const int64_t heads = smelt__spec_get(spec, "heads"),
                   groups = smelt__spec_get(spec, "kv_heads");
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
-    if (heads % groups != 0 || heads / groups > SMELT__SPARSE_GQA_MOST_GROUP) {
-        smelt__message_set(message,
-                           "%s: heads=%" PRId64 " is not legal with kv_heads=%" PRId64
-                           "; legal: a multiple of kv_heads, at most %d times it",
-                           spec->schema->name, heads, groups, SMELT__SPARSE_GQA_MOST_GROUP);
-        return -1;
-    }
+    if (heads % groups != 0 || heads / groups > SMELT__SPARSE_GQA_MOST_GROUP)
+        return smelt__spec_refuse(spec, message,
+                                  "heads=%" PRId64 " is not legal with kv_heads=%" PRId64
+                                  "; legal: a multiple of kv_heads, at most %d times it",
+                                  heads, groups, SMELT__SPARSE_GQA_MOST_GROUP);
     if (dv <= dqk)
         return 0;
-    smelt__message_set(message,
-                       "%s: dv=%" PRId64 " is not legal with dqk=%" PRId64 "; legal: at most dqk",
-                       spec->schema->name, dv, dqk);
-    return -1;
+    return smelt__spec_refuse(
+        spec, message, "dv=%" PRId64 " is not legal with dqk=%" PRId64 "; legal: at most dqk", dv,
+        dqk);
 }
 
 /* A key's value, 0 in a family without it. */

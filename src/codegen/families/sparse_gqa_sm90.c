@@ -243,9 +243,9 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
     if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
         return smelt__sparse_gqa_bwd_keys_plan_few(spec, arch, plan, message);
     if (!smelt__sparse_gqa_grad_may_be_block(spec))
-        return smelt__message_set(
-            message, "%s: variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
-            spec->schema->name, SMELT__SPARSE_GQA_MOST_COLUMNS);
+        return smelt__spec_refuse(
+            spec, message, "variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
+            SMELT__SPARSE_GQA_MOST_COLUMNS);
     if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
     const int wide = choice.dqk + choice.dv > ALL_ROWS_COLUMNS;
@@ -317,11 +317,10 @@ static int plan_united(const struct smelt__spec *spec, const struct smelt__arch 
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
     if (!smelt__sparse_gqa_can_unite(spec))
-        return smelt__message_set(
-            message,
-            "%s: variant sm90 needs granularity 64 or 128, dv + granularity at most %d, and heads "
-            "of a KV head that are 1, 2, 4 or 8 eights",
-            spec->schema->name, MOST_UNITED_VALUES);
+        return smelt__spec_refuse(spec, message,
+                                  "variant sm90 needs granularity 64 or 128, dv + granularity at "
+                                  "most %d, and heads of a KV head that are 1, 2, 4 or 8 eights",
+                                  MOST_UNITED_VALUES);
     if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
         return -1;
     const struct smelt__plan_row constants[] = {

@@ -93,18 +93,16 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
         return 0;
     const int shared_kb = SHARED_LIMIT / 1024, width = choice->tiles * TILE_COLUMNS;
     if (most < least)
-        smelt__message_set(message,
-                           "%s: query_buffers=%d with %d heads (rounded up) and dqk=%d leaves no "
-                           "room for a key block in %d KB of shared memory; query_buffers=1 does",
-                           spec->schema->name, choice->query_buffers, choice->heads, width,
-                           shared_kb);
+        smelt__spec_refuse(spec, message,
+                           "query_buffers=%d with %d heads (rounded up) and dqk=%d leaves no room "
+                           "for a key block in %d KB of shared memory; query_buffers=1 does",
+                           choice->query_buffers, choice->heads, width, shared_kb);
     else
-        smelt__message_set(message,
-                           "%s: ring_tiles=%d with %d heads (rounded up), dqk=%d and "
-                           "query_buffers=%d is not legal; legal: %d..%d, more than a key block "
-                           "has and what fits into %d KB of shared memory",
-                           spec->schema->name, ring, choice->heads, width, choice->query_buffers,
-                           least, most, shared_kb);
+        smelt__spec_refuse(
+            spec, message,
+            "ring_tiles=%d with %d heads (rounded up), dqk=%d and query_buffers=%d is not legal; "
+            "legal: %d..%d, more than a key block has and what fits into %d KB of shared memory",
+            ring, choice->heads, width, choice->query_buffers, least, most, shared_kb);
     return -1;
 }
 
@@ -114,22 +112,18 @@ static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch
     const int dqk = (int)smelt__spec_get(spec, "dqk");
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
-    if (dqk > MOST_DQK || dqk % TILE_COLUMNS != 0) {
-        smelt__message_set(message,
-                           "%s: variant=sm90 takes a dqk of multiples of %d up to %d, not %d; "
-                           "variant=mma takes it",
-                           spec->schema->name, TILE_COLUMNS, MOST_DQK, dqk);
-        return -1;
-    }
+    if (dqk > MOST_DQK || dqk % TILE_COLUMNS != 0)
+        return smelt__spec_refuse(
+            spec, message,
+            "variant=sm90 takes a dqk of multiples of %d up to %d, not %d; variant=mma takes it",
+            TILE_COLUMNS, MOST_DQK, dqk);
     const int most =
         smelt__spec_get(spec, "orientation") == SMELT__HEADS_AS_ROWS ? (int)ROWS : (int)MOST_HEADS;
-    if (smelt__spec_get(spec, "heads") > most) {
-        smelt__message_set(
-            message, "%s: variant=sm90%s takes at most %d heads, not %d; %s takes them",
-            spec->schema->name, most == ROWS ? ",orientation=heads" : "", most,
-            (int)smelt__spec_get(spec, "heads"), most == ROWS ? "orientation=keys" : "variant=mma");
-        return -1;
-    }
+    if (smelt__spec_get(spec, "heads") > most)
+        return smelt__spec_refuse(
+            spec, message, "variant=sm90%s takes at most %d heads, not %d; %s takes them",
+            most == ROWS ? ",orientation=heads" : "", most, (int)smelt__spec_get(spec, "heads"),
+            most == ROWS ? "orientation=keys" : "variant=mma");
     return 0;
 }
 

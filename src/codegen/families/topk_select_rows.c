@@ -198,23 +198,18 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
                                                 : more  ? ROW_BLOCKS - 1
                                                 : parts ? PART_BLOCKS
                                                         : ROW_BLOCKS);
-    if (!parts && !is_wide_enough(list, topk)) {
-        smelt__message_set(
-            message,
-            "%s: topk=%d needs a list of %d entries, and a thread block has room for "
-            "%d on %s; at most topk=%d is legal there",
-            spec->schema->name, topk, topk + topk / 8, list, arch->name, list / 9 * 8);
-        return -1;
-    }
+    if (!parts && !is_wide_enough(list, topk))
+        return smelt__spec_refuse(spec, message,
+                                  "topk=%d needs a list of %d entries, and a thread block has room "
+                                  "for %d on %s; at most topk=%d is legal there",
+                                  topk, topk + topk / 8, list, arch->name, list / 9 * 8);
     const int map = parts ? 0 : map_blocks(topk, list, merge ? MERGE_MAP_BLOCKS : MAP_BLOCKS);
     const int resident = resident_blocks(arch, threads, shared_bytes(threads, list, map), blocks);
-    if (resident < smelt__spec_knob(spec, "blocks", 0)) {
-        smelt__message_set(message,
-                           "%s: blocks=%d of %d threads are not resident at once on %s; at most %d "
-                           "of them are",
-                           spec->schema->name, blocks, threads, arch->name, resident);
-        return -1;
-    }
+    if (resident < smelt__spec_knob(spec, "blocks", 0))
+        return smelt__spec_refuse(
+            spec, message,
+            "blocks=%d of %d threads are not resident at once on %s; at most %d of them are",
+            blocks, threads, arch->name, resident);
     smelt__plan_set_threads(plan, threads, resident);
     add_meaning(spec, plan);
     smelt__plan_add(plan, "LIST", list, SMELT__DERIVED, "entries that the list has room for");
@@ -307,27 +302,19 @@ int smelt__topk_select_check(const struct smelt__spec *spec, struct smelt__messa
     const int topk = (int)smelt__spec_get(spec, "topk"),
               expand = (int)smelt__spec_get(spec, "expand");
     const int pinned = (int)smelt__spec_get(spec, "pinned");
-    const char *const name = spec->schema->name;
-    if (pinned > topk) {
-        smelt__message_set(message,
-                           "%s: pinned=%d exceeds topk=%d; pinned entries count among topk, so at "
-                           "most %d can be",
-                           name, pinned, topk, topk);
-        return -1;
-    }
-    if (smelt__spec_get(spec, "tail") && expand == 1) {
-        smelt__message_set(message,
-                           "%s: tail=1 needs expand above 1: it appends the rows of an incomplete "
-                           "entry",
-                           name);
-        return -1;
-    }
-    if (smelt__spec_get(spec, "order") == SMELT__TOPK_BY_SCORE && (pinned || expand > 1)) {
-        smelt__message_set(message,
-                           "%s: order=score does not go with %s; use order=index, and sort by "
-                           "values where the order matters",
-                           name, pinned ? "pinned" : "expand");
-        return -1;
-    }
+    if (pinned > topk)
+        return smelt__spec_refuse(
+            spec, message,
+            "pinned=%d exceeds topk=%d; pinned entries count among topk, so at most %d can be",
+            pinned, topk, topk);
+    if (smelt__spec_get(spec, "tail") && expand == 1)
+        return smelt__spec_refuse(
+            spec, message,
+            "tail=1 needs expand above 1: it appends the rows of an incomplete entry");
+    if (smelt__spec_get(spec, "order") == SMELT__TOPK_BY_SCORE && (pinned || expand > 1))
+        return smelt__spec_refuse(spec, message,
+                                  "order=score does not go with %s; use order=index, and sort by "
+                                  "values where the order matters",
+                                  pinned ? "pinned" : "expand");
     return 0;
 }

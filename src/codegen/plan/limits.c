@@ -44,9 +44,8 @@ int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struc
     if (smelt__spec_key(spec->schema, "variant") < 0)
         return smelt__message_set(message, "%s runs on sm_90a only, not on %s", spec->schema->name,
                                   arch->name);
-    return smelt__message_set(message,
-                              "%s: variant=sm90 runs on sm_90a only; use variant=mma on %s",
-                              spec->schema->name, arch->name);
+    return smelt__spec_refuse(
+        spec, message, "variant=sm90 runs on sm_90a only; use variant=mma on %s", arch->name);
 }
 
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,

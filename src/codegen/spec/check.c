@@ -73,12 +73,11 @@ static void explain_members(const struct smelt__spec *spec, const struct smelt__
             continue;
         const char *const name = members[i].schema->keys[key].name;
         const int other = smelt__knob_for(spec, knob, refusing);
-        smelt__message_set(message,
-                           "%s: %s=%d is not legal for %s; legal there: %s; only %s accepts it, as "
-                           "%s.%s=%d",
-                           spec->schema->name, name, knob->value, members[refusing].prefix,
-                           members[refusing].schema->keys[other].legal, members[i].prefix,
-                           members[i].prefix, name, knob->value);
+        smelt__spec_refuse(
+            spec, message,
+            "%s=%d is not legal for %s; legal there: %s; only %s accepts it, as %s.%s=%d", name,
+            knob->value, members[refusing].prefix, members[refusing].schema->keys[other].legal,
+            members[i].prefix, members[i].prefix, name, knob->value);
         return;
     }
 }

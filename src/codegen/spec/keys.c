@@ -78,8 +78,8 @@ int smelt__check_only_with(const struct smelt__spec *spec, const char *key, int6
         const struct smelt__key *const knob = &spec->schema->keys[i];
         if (spec->values[i] == SMELT__AUTO || !excludes(spec->schema, knob, other, value))
             continue;
-        return smelt__message_set(message, "%s: %s is a knob of %s alone; leave it out",
-                                  spec->schema->name, knob->name, knob->only_with);
+        return smelt__spec_refuse(spec, message, "%s is a knob of %s alone; leave it out",
+                                  knob->name, knob->only_with);
     }
     return 0;
 }

@@ -172,8 +172,7 @@ static int parse_knob(struct named_knob *named, struct smelt__spec *spec, struct
     knob->value = (int)value;
     if (smelt__knob_insert(spec, knob) == 0)
         return 0;
-    return smelt__message_set(message, "%s: more than %d knobs", spec->schema->name,
-                              SMELT__MAX_KNOBS);
+    return smelt__spec_refuse(spec, message, "more than %d knobs", SMELT__MAX_KNOBS);
 }
 
 static int parse_key(int index, char *text, struct smelt__spec *spec, struct seen *seen,
@@ -235,11 +234,10 @@ int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
     for (size_t i = 0; i < length; i++) {
         unsigned char byte = (unsigned char)text[i];
         if (byte <= ' ' || byte >= 0x7f)
-            return smelt__message_set(
-                message,
-                "spec has byte 0x%02x at position %zu: no blanks, letters, digits "
-                "and _ : = , . / alone",
-                byte, i + 1);
+            return smelt__message_set(message,
+                                      "spec has byte 0x%02x at position %zu: no blanks, letters, "
+                                      "digits and _ : = , . / alone",
+                                      byte, i + 1);
     }
     memcpy(copy, text, length + 1);
     return 0;

@@ -1,6 +1,8 @@
 /* See spec.h: values. */
 #include "codegen/spec/spec.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 void smelt__spec_init(struct smelt__spec *spec, const struct smelt__schema *schema) {
@@ -31,4 +33,14 @@ void smelt__spec_set(struct smelt__spec *spec, const char *name, int64_t value) 
 int smelt__spec_knob(const struct smelt__spec *spec, const char *name, int otherwise) {
     const int64_t value = smelt__spec_get(spec, name);
     return value == SMELT__AUTO ? otherwise : (int)value;
+}
+
+int smelt__spec_refuse(const struct smelt__spec *spec, struct smelt__message *message,
+                       const char *format, ...) {
+    char reason[sizeof message->text];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof reason, format, arguments);
+    va_end(arguments);
+    return smelt__message_set(message, "%s: %s", spec->schema->name, reason);
 }

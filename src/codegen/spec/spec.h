@@ -127,6 +127,11 @@ int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
  * then runs the schema's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
+/* For checks and plan functions: sets the message to "FAMILY: " and this text; returns -1. */
+__attribute__((format(printf, 3, 4))) int smelt__spec_refuse(const struct smelt__spec *spec,
+                                                             struct smelt__message *message,
+                                                             const char *format, ...);
+
 /* Canonical text, which always fits after the check. smelt__spec_print includes tuned knobs, the
  * second function omits them and so prints the user's request. */
 void smelt__spec_print(const struct smelt__spec *spec, char text[SMELT__SPEC_TEXT]);
