@@ -36,14 +36,13 @@ smelt_status smelt__check_query_weight(float weight) {
 }
 
 smelt_status smelt__check_queries(int64_t batches, int64_t tokens) {
-    smelt_status status = smelt__check_extent("batches", batches, 0, INT32_MAX);
-    if (status == SMELT_OK)
-        status = smelt__check_extent("tokens", tokens, 0, INT32_MAX);
-    if (status == SMELT_OK && batches * tokens > INT32_MAX)
-        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+    SMELT__TRY(smelt__check_extent("batches", batches, 0, INT32_MAX));
+    SMELT__TRY(smelt__check_extent("tokens", tokens, 0, INT32_MAX));
+    return batches * tokens <= INT32_MAX
+               ? SMELT_OK
+               : smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                              "batches * tokens = %" PRId64 " exceeds 2^31 - 1; split the call",
                              batches * tokens);
-    return status;
 }
 
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
@@ -223,19 +222,18 @@ static smelt_status check_strides_past(const struct argument *argument) {
  */
 static smelt_status check_tensor(const struct argument *argument, int64_t *bytes) {
     *bytes = 0;
-    smelt_status status = check_pointer(argument);
-    if (status != SMELT_OK || !argument->tensor->data)
-        return status;
-    status = check_strides_past(argument);
+    SMELT__TRY(check_pointer(argument));
+    if (!argument->tensor->data)
+        return SMELT_OK;
+    SMELT__TRY(check_strides_past(argument));
     smelt__tensor_pack(argument->row, argument->extents, argument->tensor);
-    for (int i = 0; i < argument->row->dimensions - 1 && status == SMELT_OK; i++)
+    for (int i = 0; i < argument->row->dimensions - 1; i++)
         if (extent(argument, i) > 1)
-            status = check_stride(argument, i);
-    if (status != SMELT_OK || is_empty(argument))
-        return status;
-    status = measure(argument, bytes);
-    return status == SMELT_OK && argument->row->role != SMELT__INPUT ? check_output(argument)
-                                                                     : status;
+            SMELT__TRY(check_stride(argument, i));
+    if (is_empty(argument))
+        return SMELT_OK;
+    SMELT__TRY(measure(argument, bytes));
+    return argument->row->role != SMELT__INPUT ? check_output(argument) : SMELT_OK;
 }
 
 /*
@@ -398,9 +396,7 @@ smelt_status smelt__check_tensors(const struct smelt__args_table *table, const i
         int64_t bytes;
         if (!is_plain(row, extents, tensor, &bytes)) {
             const struct argument argument = argument_of(&all, row);
-            smelt_status status = check_tensor(&argument, &bytes);
-            if (status != SMELT_OK)
-                return status;
+            SMELT__TRY(check_tensor(&argument, &bytes));
             if (bytes == 0)
                 continue;
         }

@@ -137,12 +137,11 @@ static smelt_status read_args(struct smelt__call *call, const void *given) {
     const struct smelt__args_table *table = call->table;
     const struct smelt__struct about = {"args", table->initialiser, table->bytes,
                                         table->first_bytes};
-    smelt_status status = smelt__struct_read(&about, given, call->args);
-    for (int i = 0; i < table->scalar_count && status == SMELT_OK; i++)
-        status = check_scalar(call, &table->scalars[i], call->limits->most[i]);
-    if (status == SMELT_OK)
-        smelt__args_extents(table, call->args, call->extents);
-    return status;
+    SMELT__TRY(smelt__struct_read(&about, given, call->args));
+    for (int i = 0; i < table->scalar_count; i++)
+        SMELT__TRY(check_scalar(call, &table->scalars[i], call->limits->most[i]));
+    smelt__args_extents(table, call->args, call->extents);
+    return SMELT_OK;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
@@ -204,14 +203,13 @@ static smelt_status check_one_of(const struct smelt__call *call, int first) {
 
 static smelt_status check_presence(const struct smelt__call *call) {
     const struct smelt__tensor_row *rows = call->table->rows;
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < call->table->count && status == SMELT_OK; i++) {
+    for (int i = 0; i < call->table->count; i++) {
         if (rows[i].key)
-            status = check_key(call, &rows[i]);
+            SMELT__TRY(check_key(call, &rows[i]));
         else if (rows[i].one_of && (i == 0 || rows[i - 1].one_of != rows[i].one_of))
-            status = check_one_of(call, i);
+            SMELT__TRY(check_one_of(call, i));
     }
-    return status;
+    return SMELT_OK;
 }
 
 smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
@@ -227,12 +225,10 @@ smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
     memory[0] = (struct smelt__memory){"workspace", workspace, needed && workspace ? bytes : 0, 1};
     for (int i = 0; i < count; i++)
         memory[i + 1] = others[i];
-    smelt_status status = check_presence(call);
-    if (status == SMELT_OK)
-        status = smelt__check_tensors(table, call->extents, call->args, memory, count + 1);
-    return status == SMELT_OK ? smelt__check_workspace(workspace, bytes, needed,
-                                                       table->workspace_alignment, call->pass->call)
-                              : status;
+    SMELT__TRY(check_presence(call));
+    SMELT__TRY(smelt__check_tensors(table, call->extents, call->args, memory, count + 1));
+    return smelt__check_workspace(workspace, bytes, needed, table->workspace_alignment,
+                                  call->pass->call);
 }
 
 /* ---- the public functions -------------------------------------------------------------------- */
@@ -251,9 +247,7 @@ static smelt_status begin(const smelt_operator *op, const struct smelt__operator
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "op is an operator of %s; this call takes one of %s",
                            op->spec.schema->name, type->family->schema.name);
-    const smelt_status status = smelt__operator_need(op, pass);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__operator_need(op, pass));
     int number = 0;
     while (op->type->passes[number].pass != pass)
         number++;
@@ -271,12 +265,9 @@ smelt_status smelt__operator_call(const smelt_operator *op, const struct smelt__
     union args args;
     struct smelt__call call = {.stream = stream};
     int pushed;
-    smelt_status status = begin(op, type, pass, given, &args, &call);
-    if (status == SMELT_OK) /* once for all launches of the pass */
-        status = smelt__context_enter(op->context, &pushed);
-    if (status != SMELT_OK)
-        return status;
-    status = call.pass->launch(&call);
+    SMELT__TRY(begin(op, type, pass, given, &args, &call));
+    SMELT__TRY(smelt__context_enter(op->context, &pushed)); /* once for all launches of the pass */
+    const smelt_status status = call.pass->launch(&call);
     smelt__context_leave(op->context, pushed);
     return status;
 }
@@ -288,8 +279,8 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
     if (!bytes)
         return smelt__fail_null("bytes");
     *bytes = 0;
-    const smelt_status status = begin(op, type, pass, given, &args, &call);
-    return status == SMELT_OK && call.pass->workspace ? call.pass->workspace(&call, bytes) : status;
+    SMELT__TRY(begin(op, type, pass, given, &args, &call));
+    return call.pass->workspace ? call.pass->workspace(&call, bytes) : SMELT_OK;
 }
 
 smelt_status smelt_operator_launch(const smelt_operator *op, enum smelt_pass pass, const void *args,

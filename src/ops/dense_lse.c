@@ -6,6 +6,7 @@
 #include "ops/dense_lse_table.h"
 #include "ops/dense_maps.h"
 #include "ops/divide.h"
+#include "runtime/log.h"
 
 /* clang-format off */
 #include "common/tensor_map.h"
@@ -43,27 +44,21 @@ static smelt_status make_maps(const struct smelt__call *call,
         .box_heads = shape->query_rows,
         .box_keys = shape->box_keys,
     };
-    const smelt_status status = smelt__dense_maps_check(&operands, "variant=mma");
-    return status == SMELT_OK ? smelt__dense_maps_make(call->op->context, &operands, &params->q_map,
-                                                       &params->k_map)
-                              : status;
+    SMELT__TRY(smelt__dense_maps_check(&operands, "variant=mma"));
+    return smelt__dense_maps_make(call->op->context, &operands, &params->q_map, &params->k_map);
 }
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_dense_lse_args *args = call->args;
     const struct smelt__kernel *kernel = call->op->kernels[0];
     const struct smelt__dense_lse_launch *shape = smelt__dense_lse_launch(&kernel->plan);
-    smelt_status status = smelt__check_scale(args->scale);
-    if (status != SMELT_OK || args->tokens == 0)
-        return status; /* of an empty call no tensor is looked at */
-    status = smelt__call_check(call, 0, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__check_scale(args->scale));
+    if (args->tokens == 0)
+        return SMELT_OK; /* of an empty call no tensor is looked at */
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     struct dense_lse_fwd_params params = pack(args);
     if (shape->tensor_maps && args->rows > 0)
-        status = make_maps(call, shape, &params);
-    if (status != SMELT_OK)
-        return status;
+        SMELT__TRY(make_maps(call, shape, &params));
     const int64_t items = smelt__divide_up(args->tokens, shape->item_queries) * shape->query_items;
     return smelt__call_launch(call, kernel, items, args->free_multiprocessors, &params);
 }

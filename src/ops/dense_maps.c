@@ -1,6 +1,7 @@
 /* See dense_maps.h. */
 #include "ops/dense_maps.h"
 
+#include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
 enum {
@@ -22,12 +23,11 @@ smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operand
         {"k", 0, operands->rows, operands->k.strides[0], ELEMENT},
         {"k", 1, operands->kv_heads, operands->k.strides[1], ELEMENT},
     };
-    smelt_status status = SMELT_OK;
-    for (size_t i = 0; i < sizeof strides / sizeof *strides && status == SMELT_OK; i++)
+    for (size_t i = 0; i < sizeof strides / sizeof *strides; i++)
         if (strides[i].count > 1)
-            status = smelt__check_map_stride(strides[i].name, strides[i].number, strides[i].stride,
-                                             strides[i].element, knob);
-    return status;
+            SMELT__TRY(smelt__check_map_stride(strides[i].name, strides[i].number,
+                                               strides[i].stride, strides[i].element, knob));
+    return SMELT_OK;
 }
 
 /* As [rows, key heads, `group` heads, dqk]. */
@@ -58,9 +58,7 @@ smelt_status smelt__dense_maps_make(const smelt_context *context,
                                     struct tensor_map *q_map, struct tensor_map *k_map) {
     const int q_boxes[] = {operands->box_heads, 1, operands->box_queries};
     const int k_boxes[] = {1, 1, operands->box_keys};
-    const smelt_status status =
-        make(context, operands, &operands->q, operands->group, q_boxes, operands->tokens, q_map);
-    return status == SMELT_OK
-               ? make(context, operands, &operands->k, 1, k_boxes, operands->rows, k_map)
-               : status;
+    SMELT__TRY(
+        make(context, operands, &operands->q, operands->group, q_boxes, operands->tokens, q_map));
+    return make(context, operands, &operands->k, 1, k_boxes, operands->rows, k_map);
 }

@@ -30,9 +30,7 @@ static smelt_status find_type(const char *text, struct subject *subject) {
 }
 
 static smelt_status find_table(const char *text, unsigned pass, struct subject *subject) {
-    const smelt_status status = find_type(text, subject);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(find_type(text, subject));
     for (int i = 0; i < subject->type->pass_count; i++) {
         const struct smelt__pass *const found = &subject->type->passes[i];
         if (found->pass != pass)
@@ -57,17 +55,12 @@ smelt_status smelt_operator_describe(const char *spec, enum smelt_pass pass, uns
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_pass_info, "info", "SMELT_PASS_INFO_INIT", flattened);
     struct subject subject;
-    smelt_status status = passes ? find_type(spec, &subject) : smelt__fail_null("passes");
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(passes ? find_type(spec, &subject) : smelt__fail_null("passes"));
     *passes = subject.known ? smelt__spec_passes(&subject.spec) : subject.type->family->passes;
     if (!info)
         return SMELT_OK;
-    status = smelt__struct_check(about, info);
-    if (status == SMELT_OK)
-        status = find_table(spec, pass, &subject);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__struct_check(about, info));
+    SMELT__TRY(find_table(spec, pass, &subject));
     const struct smelt__args_table *table = subject.table;
     const smelt_pass_info found = {.args_type = table->type,
                                    .args_bytes = table->bytes,
@@ -113,13 +106,9 @@ smelt_status smelt_operator_get_tensor(const char *spec, enum smelt_pass pass, i
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_tensor_info, "info", "SMELT_TENSOR_INFO_INIT", per);
     struct subject subject;
-    smelt_status status = smelt__struct_check(about, info);
-    if (status == SMELT_OK)
-        status = find_table(spec, pass, &subject);
-    if (status == SMELT_OK)
-        status = check_index(&subject, "tensor", index, subject.table->count);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__struct_check(about, info));
+    SMELT__TRY(find_table(spec, pass, &subject));
+    SMELT__TRY(check_index(&subject, "tensor", index, subject.table->count));
     const struct smelt__tensor_row *row = &subject.table->rows[index];
     const int element_bytes = (int)smelt__element_bytes(row->element);
     smelt_tensor_info found = {
@@ -156,13 +145,9 @@ smelt_status smelt_operator_get_scalar(const char *spec, enum smelt_pass pass, i
     const struct smelt__struct *about =
         SMELT__STRUCT(smelt_scalar_info, "info", "SMELT_SCALAR_INFO_INIT", letter);
     struct subject subject;
-    smelt_status status = smelt__struct_check(about, info);
-    if (status == SMELT_OK)
-        status = find_table(spec, pass, &subject);
-    if (status == SMELT_OK)
-        status = check_index(&subject, "scalar", index, subject.table->scalar_count);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__struct_check(about, info));
+    SMELT__TRY(find_table(spec, pass, &subject));
+    SMELT__TRY(check_index(&subject, "scalar", index, subject.table->scalar_count));
     const struct smelt__scalar_row *row = &subject.table->scalars[index];
     smelt_scalar_info found = {.name = row->name,
                                .offset = row->field,

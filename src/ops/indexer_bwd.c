@@ -6,6 +6,7 @@
 #include "ops/divide.h"
 #include "ops/indexer_bwd_launch.h"
 #include "ops/indexer_bwd_table.h"
+#include "runtime/log.h"
 
 static void prepare(smelt_operator *op) {
     struct smelt__indexer_bwd *made = (struct smelt__indexer_bwd *)op;
@@ -46,10 +47,9 @@ static smelt_status launch(struct smelt__call *call) {
     const struct smelt__indexer_bwd *made = (const struct smelt__indexer_bwd *)call->op;
     const struct smelt__indexer_bwd_call chain = {made, call->args, find_layout(made, call->args),
                                                   call->stream};
-    smelt_status status = smelt__call_check(call, chain.layout.bytes, NULL, 0);
-    if (status == SMELT_OK)
-        status = smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, chain.layout.dk.groups);
-    return status == SMELT_OK ? smelt__indexer_bwd_launch(&chain) : status;
+    SMELT__TRY(smelt__call_check(call, chain.layout.bytes, NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, chain.layout.dk.groups));
+    return smelt__indexer_bwd_launch(&chain);
 }
 
 static int table_of(const struct smelt__spec *spec) {

@@ -161,20 +161,15 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
                                   struct smelt__indexer_bwd_chunk chunk) {
     const struct indexer_bwd_grains_params params = grains_params(call, chunk);
     const int64_t rows = call->args->rows;
-    smelt_status status = SMELT_OK;
     if (!chunk.begins && rows > 0)
-        status = smelt__fill_async(call->indexer->context, params.bounds, 0,
-                                   (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, call->stream);
-    if (status == SMELT_OK)
-        status = launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params);
-    if (status == SMELT_OK)
-        status = launch(call, SMELT__INDEXER_BWD_BOUNDS,
-                        resident_for(call, SMELT__INDEXER_BWD_BOUNDS, chunk.groups, UINT32_MAX),
-                        &params);
-    if (status == SMELT_OK)
-        status = launch(call, SMELT__INDEXER_BWD_GRAINS,
-                        resident_for_threads(call, SMELT__INDEXER_BWD_GRAINS, rows), &params);
-    return status;
+        SMELT__TRY(smelt__fill_async(call->indexer->context, params.bounds, 0,
+                                     (size_t)rows * SMELT__INDEXER_BWD_UNIT_KINDS, call->stream));
+    SMELT__TRY(launch(call, SMELT__INDEXER_BWD_REACH, params.top_count, &params));
+    SMELT__TRY(launch(call, SMELT__INDEXER_BWD_BOUNDS,
+                      resident_for(call, SMELT__INDEXER_BWD_BOUNDS, chunk.groups, UINT32_MAX),
+                      &params));
+    return launch(call, SMELT__INDEXER_BWD_GRAINS,
+                  resident_for_threads(call, SMELT__INDEXER_BWD_GRAINS, rows), &params);
 }
 
 /* q, boxes of one query. */
@@ -194,10 +189,7 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
         box.extents[i] = (uint64_t)extents[i];
     for (int i = 1; i < 3; i++) {
         const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] : SMELT__ROW_BYTES / 2;
-        const smelt_status status =
-            smelt__check_map_stride("q", 2 - i, stride, 2, "main.variant=mma");
-        if (status != SMELT_OK)
-            return status;
+        SMELT__TRY(smelt__check_map_stride("q", 2 - i, stride, 2, "main.variant=mma"));
         box.strides[i] = (uint64_t)stride * 2;
     }
     return smelt__tensor_map_make(indexer->context, &box, map);
@@ -256,17 +248,17 @@ static smelt_status launch_chunk(const struct smelt__indexer_bwd_call *call,
                                  struct indexer_bwd_main_params *params,
                                  struct smelt__indexer_bwd_chunk chunk) {
     const int exact = call->indexer->deterministic, several = !chunk.begins || !chunk.ends;
-    smelt_status status = exact ? launch_grains(call, chunk) : SMELT_OK;
-    if (status == SMELT_OK)
-        status = launch_main(call, params, chunk);
-    return status == SMELT_OK && exact && several ? launch_totals(call, chunk) : status;
+    if (exact)
+        SMELT__TRY(launch_grains(call, chunk));
+    SMELT__TRY(launch_main(call, params, chunk));
+    return exact && several ? launch_totals(call, chunk) : SMELT_OK;
 }
 
 smelt_status smelt__indexer_bwd_launch_chunk(const struct smelt__indexer_bwd_call *call,
                                              struct smelt__indexer_bwd_chunk chunk) {
     struct indexer_bwd_main_params params;
-    const smelt_status status = fill_main(call, &params);
-    return status == SMELT_OK ? launch_chunk(call, &params, chunk) : status;
+    SMELT__TRY(fill_main(call, &params));
+    return launch_chunk(call, &params, chunk);
 }
 
 smelt_status smelt__indexer_bwd_check(const struct smelt__indexer_bwd_call *call) {
@@ -281,15 +273,14 @@ static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
     const int64_t groups = call->layout.dk.groups;
     const int64_t chunks = smelt__divide_up(groups, call->indexer->main.exact_groups);
     struct smelt__indexer_bwd_chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
-    smelt_status status = SMELT_OK;
-    for (; chunk.first < groups && status == SMELT_OK; chunk.first += chunk.groups) {
+    for (; chunk.first < groups; chunk.first += chunk.groups) {
         if (chunk.groups > groups - chunk.first)
             chunk.groups = groups - chunk.first;
         chunk.begins = chunk.first == 0;
         chunk.ends = chunk.first + chunk.groups == groups;
-        status = launch_chunk(call, params, chunk);
+        SMELT__TRY(launch_chunk(call, params, chunk));
     }
-    return status;
+    return SMELT_OK;
 }
 
 /* dq and dweights, and the sums of dk. The main kernel's arguments come first: what they refuse is
@@ -298,11 +289,8 @@ static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
     const struct smelt__indexer_bwd_chunk all = {
         .groups = call->layout.dk.groups, .begins = 1, .ends = 1};
     struct indexer_bwd_main_params params;
-    smelt_status status = fill_main(call, &params);
-    if (status == SMELT_OK)
-        status = launch_lists(call);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(fill_main(call, &params));
+    SMELT__TRY(launch_lists(call));
     return call->indexer->deterministic ? launch_exact(call, &params)
                                         : launch_main(call, &params, all);
 }
@@ -342,7 +330,7 @@ smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_cal
 }
 
 smelt_status smelt__indexer_bwd_launch(const struct smelt__indexer_bwd_call *call) {
-    const smelt_status status =
-        call->args->tokens > 0 ? launch_queries(call) : smelt__indexer_bwd_launch_zeros(call);
-    return status == SMELT_OK ? smelt__indexer_bwd_launch_finish(call) : status;
+    SMELT__TRY(call->args->tokens > 0 ? launch_queries(call)
+                                      : smelt__indexer_bwd_launch_zeros(call));
+    return smelt__indexer_bwd_launch_finish(call);
 }

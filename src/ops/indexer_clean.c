@@ -5,14 +5,13 @@
 #include "ops/call.h"
 #include "ops/divide.h"
 #include "ops/indexer_clean_table.h"
+#include "runtime/log.h"
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_clean_args *args = call->args;
     if (args->tokens == 0 || args->rows == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    const smelt_status status = smelt__call_check(call, 0, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct indexer_clean_fill_params params = {
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,

@@ -179,10 +179,9 @@ static smelt_status find_layout(const struct dense_loss *made,
 
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     struct layout layout;
-    const smelt_status status =
-        find_layout((const struct dense_loss *)call->op, call->args, &layout);
-    *bytes = status == SMELT_OK ? layout.indexer.bytes : 0;
-    return status;
+    SMELT__TRY(find_layout((const struct dense_loss *)call->op, call->args, &layout));
+    *bytes = layout.indexer.bytes;
+    return SMELT_OK;
 }
 
 /* ---- arguments ------------------------------------------------------------------------------- */
@@ -325,16 +324,13 @@ static smelt_status launch_scores(const struct chain *chain, const struct chunk 
         .rows = (int)chunk->keys,
         .scale = args->scale,
     };
-    const smelt_status status = shape->tensor_maps
-                                    ? smelt__dense_maps_make(chain->made->op.context, &operands,
-                                                             &params.q_map, &params.k_map)
-                                    : SMELT_OK;
-    return status == SMELT_OK
-               ? launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
-                               smelt__divide_up(chunk->queries, shape->item_queries) *
-                                   smelt__divide_up(chunk->keys, shape->block_keys),
-                               &params)
-               : status;
+    if (shape->tensor_maps)
+        SMELT__TRY(smelt__dense_maps_make(chain->made->op.context, &operands, &params.q_map,
+                                          &params.k_map));
+    return launch_kernel(chain, SMELT__INDEXER_DENSE_SCORES,
+                         smelt__divide_up(chunk->queries, shape->item_queries) *
+                             smelt__divide_up(chunk->keys, shape->block_keys),
+                         &params);
 }
 
 static float *losses_of(const struct chain *chain) {
@@ -412,26 +408,21 @@ static smelt_status launch_gradients(const struct chain *chain, const struct chu
 }
 
 static smelt_status launch_group(const struct chain *chain, const struct chunk *chunk) {
-    smelt_status status = SMELT_OK;
     if (index_keys(chain, chunk) > 0) {
-        status = launch_logits(chain, chunk);
-        if (status == SMELT_OK)
-            status = launch_scores(chain, chunk);
+        SMELT__TRY(launch_logits(chain, chunk));
+        SMELT__TRY(launch_scores(chain, chunk));
     }
-    if (status == SMELT_OK)
-        status = launch_rows(chain, chunk);
-    return status == SMELT_OK && wants_gradients(chain->args) ? launch_gradients(chain, chunk)
-                                                              : status;
+    SMELT__TRY(launch_rows(chain, chunk));
+    return wants_gradients(chain->args) ? launch_gradients(chain, chunk) : SMELT_OK;
 }
 
 /* The groups of heads one after another share the workspace. */
 static smelt_status launch_chunk(const struct chain *chain, struct chunk chunk) {
-    smelt_status status = SMELT_OK;
-    for (; chunk.group < chain->made->shape.groups && status == SMELT_OK; chunk.group++) {
+    for (; chunk.group < chain->made->shape.groups; chunk.group++) {
         chunk.args = args_of_group(chain, chunk.group);
-        status = launch_group(chain, &chunk);
+        SMELT__TRY(launch_group(chain, &chunk));
     }
-    return status;
+    return SMELT_OK;
 }
 
 static smelt_status launch_sum(const struct chain *chain) {
@@ -461,25 +452,22 @@ static smelt_status launch_windows(const struct chain *chain) {
 
 static smelt_status launch_chunks(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
-    smelt_status status =
-        wants_gradients(args) ? smelt__indexer_bwd_launch_zeros(&chain->gradients) : SMELT_OK;
-    if (status == SMELT_OK && chain->made->shape.granularity > 1 && args->tokens > 0)
-        status = launch_windows(chain);
-    for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
+    if (wants_gradients(args))
+        SMELT__TRY(smelt__indexer_bwd_launch_zeros(&chain->gradients));
+    if (chain->made->shape.granularity > 1 && args->tokens > 0)
+        SMELT__TRY(launch_windows(chain));
+    for (int64_t first = 0; first < args->tokens;) {
         const int64_t left = args->tokens - first;
         struct chunk chunk = {first, left < chain->layout.chunk ? left : chain->layout.chunk,
                               args->rows, 0, *args};
         const int64_t reach = first + chunk.queries - 1 + args->causal_limit;
         if (args->causal_limit > 0 && reach < chunk.keys)
             chunk.keys = reach;
-        status = launch_chunk(chain, chunk);
+        SMELT__TRY(launch_chunk(chain, chunk));
         first += chunk.queries;
     }
-    if (status == SMELT_OK)
-        status = launch_sum(chain);
-    return status == SMELT_OK && wants_gradients(args)
-               ? smelt__indexer_bwd_launch_finish(&chain->gradients)
-               : status;
+    SMELT__TRY(launch_sum(chain));
+    return wants_gradients(args) ? smelt__indexer_bwd_launch_finish(&chain->gradients) : SMELT_OK;
 }
 
 /* What the kernels' tensor maps refuse, before anything is launched. */
@@ -491,14 +479,12 @@ static smelt_status check_maps(const struct chain *chain) {
                                               .rows = pools_of(chain->made, args->rows),
                                               .q = args->index_q,
                                               .k = args->index_k};
-    smelt_status status = smelt__indexer_scorer_check(&chain->made->scorer, &logits);
-    if (status == SMELT_OK && chain->made->scores.tensor_maps) {
-        const struct smelt__dense_operands operands =
-            operands_of(chain->made, args->q, args->k, args->tokens, args->rows);
-        status = smelt__dense_maps_check(&operands, "scores.variant=mma");
-    }
-    return status == SMELT_OK && wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients)
-                                                       : status;
+    const struct smelt__dense_operands operands =
+        operands_of(chain->made, args->q, args->k, args->tokens, args->rows);
+    SMELT__TRY(smelt__indexer_scorer_check(&chain->made->scorer, &logits));
+    if (chain->made->scores.tensor_maps)
+        SMELT__TRY(smelt__dense_maps_check(&operands, "scores.variant=mma"));
+    return wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients) : SMELT_OK;
 }
 
 static smelt_status launch(struct smelt__call *call) {
@@ -506,17 +492,11 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_dense_loss_args *args = call->args;
     struct chain chain = {.call = call, .made = made, .args = args};
     smelt_indexer_bwd_args gradients;
-    smelt_status status = smelt__check_scale(args->scale);
-    if (status == SMELT_OK)
-        status = smelt__check_query_weight(args->query_weight);
-    if (status == SMELT_OK)
-        status = check_gradients(args);
-    if (status == SMELT_OK)
-        status = find_layout(made, args, &chain.layout);
-    if (status == SMELT_OK)
-        status = smelt__call_check(call, chain.layout.indexer.bytes, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__check_scale(args->scale));
+    SMELT__TRY(smelt__check_query_weight(args->query_weight));
+    SMELT__TRY(check_gradients(args));
+    SMELT__TRY(find_layout(made, args, &chain.layout));
+    SMELT__TRY(smelt__call_check(call, chain.layout.indexer.bytes, NULL, 0));
     gradients = gradient_args(&chain, args);
     chain.begins =
         made->shape.granularity > 1 ? at(&chain, chain.layout.pool_begin) : args->window_begin.data;
@@ -524,8 +504,8 @@ static smelt_status launch(struct smelt__call *call) {
         made->shape.granularity > 1 ? at(&chain, chain.layout.pool_end) : args->window_end.data;
     chain.gradients = (struct smelt__indexer_bwd_call){&made->indexer, &gradients,
                                                        chain.layout.indexer, call->stream};
-    status = check_maps(&chain);
-    return status == SMELT_OK ? launch_chunks(&chain) : status;
+    SMELT__TRY(check_maps(&chain));
+    return launch_chunks(&chain);
 }
 
 static int table_of(const struct smelt__spec *spec) {

@@ -4,6 +4,7 @@
 #include "ops/call.h"
 #include "ops/indexer_logits_launch.h"
 #include "ops/indexer_logits_table.h"
+#include "runtime/log.h"
 
 struct indexer_logits {
     smelt_operator op;
@@ -20,13 +21,10 @@ static smelt_status launch(struct smelt__call *call) {
     if (args->tokens == 0 ||
         smelt__indexer_scorer_columns(&made->scorer, args->rows, args->candidate_count) == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    smelt_status status = smelt__call_check(call, 0, NULL, 0);
-    if (status == SMELT_OK)
-        status = smelt__indexer_scorer_check(&made->scorer, args);
-    return status == SMELT_OK
-               ? smelt__indexer_scorer_launch(&made->scorer, args,
-                                              &(const struct smelt__indexer_chain){0}, call->stream)
-               : status;
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
+    SMELT__TRY(smelt__indexer_scorer_check(&made->scorer, args));
+    return smelt__indexer_scorer_launch(&made->scorer, args,
+                                        &(const struct smelt__indexer_chain){0}, call->stream);
 }
 
 static int table_of(const struct smelt__spec *spec) {

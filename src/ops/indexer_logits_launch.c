@@ -75,23 +75,22 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
                             ? (size_t)scorer->launch.map_heads
                             : 1;
     const char *const knob = "variant=mma";
-    smelt_status status = check_scale(scorer, args->scale);
-    if (status == SMELT_OK && scorer->candidate_block &&
-        args->candidate_count > INT32_MAX / scorer->candidate_block)
+    SMELT__TRY(check_scale(scorer, args->scale));
+    if (scorer->candidate_block && args->candidate_count > INT32_MAX / scorer->candidate_block)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "candidate_count = %lld blocks of %d keys exceed 2^31 - 1 logits of a "
                            "query; pass fewer",
                            (long long)args->candidate_count, scorer->candidate_block);
-    if (status != SMELT_OK || !scorer->launch.tensor_maps)
-        return status;
+    if (!scorer->launch.tensor_maps)
+        return SMELT_OK;
     if (args->tokens > 1)
-        status = smelt__check_map_stride(scorer->q_name, 0, args->q.strides[0], element, knob);
-    if (status == SMELT_OK && heads > 1)
-        status =
-            smelt__check_map_stride(scorer->q_name, 1, args->q.strides[1], element * step, knob);
-    return status == SMELT_OK && args->rows > 1
+        SMELT__TRY(smelt__check_map_stride(scorer->q_name, 0, args->q.strides[0], element, knob));
+    if (heads > 1)
+        SMELT__TRY(
+            smelt__check_map_stride(scorer->q_name, 1, args->q.strides[1], element * step, knob));
+    return args->rows > 1
                ? smelt__check_map_stride(scorer->k_name, 0, args->k.strides[0], element, knob)
-               : status;
+               : SMELT_OK;
 }
 
 /* A dimension of a map beside DIM's columns. */
@@ -138,9 +137,8 @@ static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
          scorer->launch.map_pairs},
     };
     const struct map_step k_steps[] = {{args->rows, args->k.strides[0], scorer->launch.map_keys}};
-    const smelt_status status =
-        make_map(scorer, args->q.data, q_steps, pairs ? 3 : 2, &params->q_map);
-    return status == SMELT_OK ? make_map(scorer, args->k.data, k_steps, 1, &params->k_map) : status;
+    SMELT__TRY(make_map(scorer, args->q.data, q_steps, pairs ? 3 : 2, &params->q_map));
+    return make_map(scorer, args->k.data, k_steps, 1, &params->k_map);
 }
 
 static smelt_status fill(const struct smelt__indexer_scorer *scorer,
@@ -202,9 +200,7 @@ smelt_status smelt__indexer_scorer_launch(const struct smelt__indexer_scorer *sc
     struct indexer_logits_fwd_params params;
     if (scorer->candidate_block)
         return launch_listed(scorer, args, stream);
-    smelt_status status = fill(scorer, args, &params);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(fill(scorer, args, &params));
     params.least = chain->least;
     params.fills = !chain->inner_only;
     params.pdl = chain->pdl;

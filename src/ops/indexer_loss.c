@@ -6,6 +6,7 @@
 #include "indexer_loss_sum.params.h"
 #include "ops/call.h"
 #include "ops/indexer_loss_table.h"
+#include "runtime/log.h"
 
 enum { ROWS, SUM }; /* kernels in launch order */
 enum { VECTOR = 4 /* elements of 16 bytes */ };
@@ -21,10 +22,10 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
 
 static smelt_status check(struct smelt__call *call) {
     const smelt_indexer_loss_args *args = call->args;
-    const smelt_status status = smelt__check_query_weight(args->query_weight);
+    SMELT__TRY(smelt__check_query_weight(args->query_weight));
     size_t needed;
     workspace(call, &needed);
-    return status == SMELT_OK ? smelt__call_check(call, needed, NULL, 0) : status;
+    return smelt__call_check(call, needed, NULL, 0);
 }
 
 /* ---- launching ------------------------------------------------------------------------------- */
@@ -63,15 +64,11 @@ static struct indexer_loss_rows_params rows_params(const smelt_indexer_loss_args
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_loss_args *args = call->args;
-    smelt_status status = check(call);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(check(call));
     const struct indexer_loss_rows_params queries = rows_params(args);
     if (args->tokens > 0)
-        status = smelt__call_launch(call, call->op->kernels[ROWS], args->tokens,
-                                    args->free_multiprocessors, &queries);
-    if (status != SMELT_OK)
-        return status;
+        SMELT__TRY(smelt__call_launch(call, call->op->kernels[ROWS], args->tokens,
+                                      args->free_multiprocessors, &queries));
     const struct indexer_loss_sum_params all = {.losses = queries.losses,
                                                 .loss = args->loss.data,
                                                 .query_stride = 1,

@@ -40,9 +40,7 @@ static smelt_status launch(struct smelt__call *call) {
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "keys is given but the operator was made with block_max=1; make one "
                            "with block_max above 1, or pass NULL");
-    const smelt_status status = smelt__call_check(call, 0, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct indexer_scores_fwd_params params =
         pack(args, (int)smelt__spec_get(&call->op->spec, "granularity"),
              smelt__spec_get(&call->op->spec, "weights_dtype") == SMELT__INDEXER_WEIGHTS_BF16);

@@ -88,10 +88,9 @@ static smelt_status find_chunks(const struct indexer_topk *indexer,
 
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     struct smelt__indexer_chunks chunks;
-    const smelt_status status =
-        find_chunks((const struct indexer_topk *)call->op, call->args, &chunks);
-    *bytes = status == SMELT_OK ? chunks.bytes : 0;
-    return status;
+    SMELT__TRY(find_chunks((const struct indexer_topk *)call->op, call->args, &chunks));
+    *bytes = chunks.bytes;
+    return SMELT_OK;
 }
 
 /* The rows that lists may name: those of whole entries, and of an incomplete one. Entries of
@@ -232,42 +231,38 @@ static smelt_status launch_chunks(const struct indexer_topk *indexer,
                                   const smelt_indexer_topk_args *args,
                                   const struct smelt__indexer_chunks *chunks,
                                   struct CUstream_st *stream) {
-    smelt_status status = SMELT_OK;
-    for (int64_t first = 0; first < args->tokens && status == SMELT_OK;) {
+    for (int64_t first = 0; first < args->tokens;) {
         const struct smelt__indexer_chunk chunk = smelt__indexer_chunk_at(chunks, first);
         if (has_logits(indexer, args))
-            status = score(indexer, args, &chunk, stream);
-        if (status == SMELT_OK)
-            status = choose(indexer, args, &chunk, stream);
-        if (status == SMELT_OK && indexer->publish.topk > 0)
-            status = publish(indexer, args, &chunk, stream);
+            SMELT__TRY(score(indexer, args, &chunk, stream));
+        SMELT__TRY(choose(indexer, args, &chunk, stream));
+        if (indexer->publish.topk > 0)
+            SMELT__TRY(publish(indexer, args, &chunk, stream));
         first += chunk.count;
     }
-    return status;
+    return SMELT_OK;
 }
 
 static smelt_status launch(struct smelt__call *call) {
     const struct indexer_topk *made = (const struct indexer_topk *)call->op;
     const smelt_indexer_topk_args *args = call->args;
     struct smelt__indexer_chunks chunks;
-    smelt_status status = find_chunks(made, args, &chunks);
-    if (status != SMELT_OK || args->tokens == 0)
-        return status;
-    status = smelt__topk_check_lists(&made->lists, args->tokens,
-                                     smelt__divide_up(args->rows, made->block_max), args->width,
-                                     args->limit.data != NULL);
-    if (status == SMELT_OK)
-        status = smelt__call_check(call, chunks.bytes, NULL, 0);
-    if (status == SMELT_OK) /* of the whole call, before the first chunk is launched */
-        status = smelt__indexer_scorer_check(
-            &made->scorer,
-            &(const smelt_indexer_logits_args){.tokens = args->tokens,
-                                               .rows = args->rows,
-                                               .candidate_count = args->candidate_count,
-                                               .scale = args->scale,
-                                               .q = args->q,
-                                               .k = args->k});
-    return status == SMELT_OK ? launch_chunks(made, args, &chunks, call->stream) : status;
+    SMELT__TRY(find_chunks(made, args, &chunks));
+    if (args->tokens == 0)
+        return SMELT_OK;
+    SMELT__TRY(smelt__topk_check_lists(&made->lists, args->tokens,
+                                       smelt__divide_up(args->rows, made->block_max), args->width,
+                                       args->limit.data != NULL));
+    SMELT__TRY(smelt__call_check(call, chunks.bytes, NULL, 0));
+    const smelt_indexer_logits_args logits = {.tokens = args->tokens,
+                                              .rows = args->rows,
+                                              .candidate_count = args->candidate_count,
+                                              .scale = args->scale,
+                                              .q = args->q,
+                                              .k = args->k};
+    /* Of the whole call, before the first chunk is launched; with the strides that the check filled in. */
+    SMELT__TRY(smelt__indexer_scorer_check(&made->scorer, &logits));
+    return launch_chunks(made, args, &chunks, call->stream);
 }
 
 static int table_of(const struct smelt__spec *spec) {

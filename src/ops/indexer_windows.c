@@ -5,14 +5,13 @@
 #include "ops/call.h"
 #include "ops/divide.h"
 #include "ops/indexer_windows_table.h"
+#include "runtime/log.h"
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_windows_args *args = call->args;
     if (args->tokens == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    const smelt_status status = smelt__call_check(call, 0, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct indexer_windows_build_params params = {
         .cu_seqlens = args->cu_seqlens.data,
         .cu_seqlens_padded = args->cu_seqlens_padded.data,

@@ -5,6 +5,7 @@
 #include "ops/call.h"
 #include "ops/cuts.h"
 #include "ops/divide.h"
+#include "runtime/log.h"
 
 enum {
     FINISH_COLUMNS = 8, /* that a thread of the last step makes at a time */
@@ -208,27 +209,25 @@ static smelt_status launch_chunk(const struct smelt__key_grads_call *call,
         .partials = partials_of(call, cursor),
         .free_multiprocessors = overlaps ? call->shape.sum_multiprocessors : 0,
     };
-    smelt_status status = cursor->in_round == 0 ? launch_segments(call, cursor) : SMELT_OK;
-    if (status == SMELT_OK)
-        status = call->launch_groups(call->user, &chunk);
-    if (status == SMELT_OK && (overlaps || layout->kept == 1))
-        status = launch_sum(call, overlaps ? before : cursor, overlaps);
-    return status;
+    if (cursor->in_round == 0)
+        SMELT__TRY(launch_segments(call, cursor));
+    SMELT__TRY(call->launch_groups(call->user, &chunk));
+    return overlaps || layout->kept == 1 ? launch_sum(call, overlaps ? before : cursor, overlaps)
+                                         : SMELT_OK;
 }
 
 smelt_status smelt__key_grads_launch(const struct smelt__key_grads_call *call) {
     const struct smelt__key_grads_layout *layout = call->layout;
     const struct smelt__key_grads_chunk all = {.groups = layout->groups};
     struct cursor cursor = {0}, before = cursor;
-    smelt_status status = SMELT_OK;
     if (!call->shape.deterministic || layout->key_count == 0)
         return call->launch_groups(call->user, &all);
-    while (cursor.first < layout->groups && status == SMELT_OK) {
-        status = launch_chunk(call, &cursor, &before);
+    while (cursor.first < layout->groups) {
+        SMELT__TRY(launch_chunk(call, &cursor, &before));
         before = cursor;
         cursor = next_chunk(layout, cursor);
     }
-    return status == SMELT_OK && layout->kept > 1 ? launch_sum(call, &before, 0) : status;
+    return layout->kept > 1 ? launch_sum(call, &before, 0) : SMELT_OK;
 }
 
 smelt_status smelt__key_grads_launch_finish(const struct smelt__key_grads_call *call,

@@ -77,11 +77,10 @@ static smelt_status get_kernels(smelt_context *context, const struct smelt__spec
                                 struct smelt__expansion *expansion,
                                 const struct smelt__kernel **kernels) {
     for (;;) {
-        smelt_status status = smelt__context_expand(context, spec, expansion);
-        if (status == SMELT_OK)
-            status = smelt__kernels_get(context, expansion->kernels, expansion->count, kernels);
-        if (status != SMELT_OK || as_expanded(kernels, expansion))
-            return status;
+        SMELT__TRY(smelt__context_expand(context, spec, expansion));
+        SMELT__TRY(smelt__kernels_get(context, expansion->kernels, expansion->count, kernels));
+        if (as_expanded(kernels, expansion))
+            return SMELT_OK;
     }
 }
 
@@ -89,9 +88,7 @@ static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
                          const struct smelt__operator_type *type, smelt_operator **op) {
     const struct smelt__kernel *kernels[SMELT__MAX_KERNELS];
     struct smelt__expansion expansion;
-    const smelt_status status = get_kernels(context, spec, &expansion, kernels);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(get_kernels(context, spec, &expansion, kernels));
     smelt_operator *made = calloc(1, type->bytes);
     if (!made)
         return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -111,10 +108,9 @@ smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context, 
     if (!op)
         return smelt__fail_null("op");
     *op = NULL;
-    smelt_status status = smelt__context_need_device(context);
-    if (status == SMELT_OK)
-        status = read_spec(text, &spec, &type);
-    return status == SMELT_OK ? make(context, &spec, type, op) : status;
+    SMELT__TRY(smelt__context_need_device(context));
+    SMELT__TRY(read_spec(text, &spec, &type));
+    return make(context, &spec, type, op);
 }
 
 void smelt_operator_destroy(smelt_operator **op) {
@@ -129,11 +125,8 @@ void smelt_operator_destroy(smelt_operator **op) {
 smelt_status smelt_operator_get_kernel_info(const smelt_operator *op, enum smelt_pass pass,
                                             int index, smelt_kernel_info *info) {
     int count;
-    smelt_status status = smelt__operator_need(op, pass);
-    if (status == SMELT_OK)
-        status = smelt__struct_check(SMELT__KERNEL_INFO("info"), info);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__operator_need(op, pass));
+    SMELT__TRY(smelt__struct_check(SMELT__KERNEL_INFO("info"), info));
     const int first = smelt__operator_pass(op, pass, &count);
     if (index < 0 || index >= count)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,

@@ -6,14 +6,13 @@
 #include "ops/divide.h"
 #include "ops/quantize_table.h"
 #include "quantize_rows.params.h"
+#include "runtime/log.h"
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_quantize_args *args = call->args;
     if (args->rows == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    const smelt_status status = smelt__call_check(call, 0, NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct quantize_rows_params params = {
         SMELT__TENSOR_S(x, args->x),
         SMELT__TENSOR_S(y, args->y),

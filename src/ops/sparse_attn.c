@@ -6,6 +6,7 @@
 #include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_call.h"
 #include "ops/sparse_attn_partition.h"
+#include "runtime/log.h"
 
 _Static_assert((int)SMELT__SPARSE_ATTN_MOST_BUCKETS <= (int)PARTITION_MOST_BUCKETS,
                "the kernels' limit");
@@ -31,11 +32,10 @@ static void prepare(smelt_operator *op) {
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     const smelt_sparse_attn_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    const smelt_status status = smelt__sparse_attn_check_queries(&fields);
-    if (status == SMELT_OK)
-        *bytes = smelt__sparse_attn_workspace(smelt__sparse_attn_count_queries(&fields),
-                                              ((const struct sparse_attn *)call->op)->buckets);
-    return status;
+    SMELT__TRY(smelt__sparse_attn_check_queries(&fields));
+    *bytes = smelt__sparse_attn_workspace(smelt__sparse_attn_count_queries(&fields),
+                                          ((const struct sparse_attn *)call->op)->buckets);
+    return SMELT_OK;
 }
 
 /*
@@ -52,10 +52,9 @@ static smelt_status launch_buckets(const struct sparse_attn *attn, const struct 
     const struct smelt__partition_kernels passes = {kernels[0], kernels[1]};
     const struct sparse_attn_partition_params partition =
         smelt__partition_params(&params->work, attn->bounds, attn->buckets, args->workspace);
-    smelt_status status =
-        smelt__partition_launch(attn->op.context, &passes, &partition, call->stream);
+    SMELT__TRY(smelt__partition_launch(attn->op.context, &passes, &partition, call->stream));
     smelt__partition_apply(&partition, &params->work);
-    for (int i = 0; i < attn->buckets && status == SMELT_OK; i++) {
+    for (int i = 0; i < attn->buckets; i++) {
         const struct smelt__kernel *kernel = kernels[PARTITION_KERNELS + i];
         const int64_t available = smelt__available_blocks(kernel, args->free_multiprocessors);
         const int64_t most =
@@ -64,9 +63,9 @@ static smelt_status launch_buckets(const struct sparse_attn *attn, const struct 
             .blocks = {smelt__blocks_for(kernel, queries, most)}, .pdl = 1, .params = params};
         params->work.query_range = partition.ranges + 2 * (attn->buckets - 1 - i);
         params->work.pdl_wait_at_end = i > 0;
-        status = smelt__kernel_launch(attn->op.context, kernel, &one, call->stream);
+        SMELT__TRY(smelt__kernel_launch(attn->op.context, kernel, &one, call->stream));
     }
-    return status;
+    return SMELT_OK;
 }
 
 static smelt_status launch(struct smelt__call *call) {
@@ -74,11 +73,10 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_attn_args *args = call->args;
     struct sparse_attn_fwd_params params;
     int64_t queries;
-    smelt_status status = smelt__sparse_attn_pack(call, attn->buckets, &params, &queries);
-    if (status == SMELT_OK)
-        status = smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries);
-    if (status != SMELT_OK || queries == 0)
-        return status;
+    SMELT__TRY(smelt__sparse_attn_pack(call, attn->buckets, &params, &queries));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
+    if (queries == 0)
+        return SMELT_OK;
     if (attn->buckets)
         return launch_buckets(attn, call, queries, &params);
     const struct smelt__kernel *kernel = call->op->kernels[0];

@@ -66,12 +66,10 @@ smelt__sparse_attn_backward_workspace(const struct smelt__sparse_attn_backward *
                                       const struct smelt__call *given, size_t *bytes) {
     const smelt_sparse_attn_grad_args *args = given->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    smelt_status status = smelt__sparse_attn_check_queries(&fields);
-    if (status == SMELT_OK)
-        status = check_rows(args);
-    if (status == SMELT_OK)
-        *bytes = smelt__grad_find_layout(backward, args).bytes;
-    return status;
+    SMELT__TRY(smelt__sparse_attn_check_queries(&fields));
+    SMELT__TRY(check_rows(args));
+    *bytes = smelt__grad_find_layout(backward, args).bytes;
+    return SMELT_OK;
 }
 
 /* The partition that the forward pass left in its workspace. */
@@ -103,18 +101,12 @@ static smelt_status check(const struct smelt__sparse_attn_backward *backward,
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     const struct smelt__memory partition = {"partition", args->partition,
                                             args->partition ? args->partition_bytes : 0, 0};
-    smelt_status status = smelt__sparse_attn_check_call(&fields);
-    if (status == SMELT_OK)
-        status = check_rows(args);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
+    SMELT__TRY(check_rows(args));
     *layout = smelt__grad_find_layout(backward, args);
-    status = check_partition(backward, args, layout->queries);
-    if (status == SMELT_OK)
-        status = smelt__call_check(given, layout->bytes, &partition, 1);
-    return status == SMELT_OK
-               ? smelt__operator_check_grid(backward->op, SMELT_PASS_BACKWARD, layout->dkv.groups)
-               : status;
+    SMELT__TRY(check_partition(backward, args, layout->queries));
+    SMELT__TRY(smelt__call_check(given, layout->bytes, &partition, 1));
+    return smelt__operator_check_grid(backward->op, SMELT_PASS_BACKWARD, layout->dkv.groups);
 }
 
 /* ---- a checked call -------------------------------------------------------------------------- */
@@ -264,10 +256,7 @@ static smelt_status make_map(const struct call *call, const char *name,
         box.extents[i] = (uint64_t)extents[i];
     for (int i = 1; i < 4; i++) {
         const int64_t stride = extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / 2;
-        const smelt_status status =
-            smelt__check_map_stride(name, 3 - i, stride, 2, "bwd.variant=mma");
-        if (status != SMELT_OK)
-            return status;
+        SMELT__TRY(smelt__check_map_stride(name, 3 - i, stride, 2, "bwd.variant=mma"));
         box.strides[i] = (uint64_t)stride * 2;
     }
     return smelt__tensor_map_make(backward->op->context, &box, map);
@@ -310,10 +299,9 @@ static smelt_status fill_main(struct call *call) {
     };
     if (!backward->main.tensor_maps)
         return SMELT_OK;
-    smelt_status status = make_map(call, "q", &args->q, backward->shape.dqk, &call->main.q_map);
-    return status == SMELT_OK ? make_map(call, "grad_out", &args->grad_out, backward->shape.dv,
-                                         &call->main.grad_out_map)
-                              : status;
+    SMELT__TRY(make_map(call, "q", &args->q, backward->shape.dqk, &call->main.q_map));
+    return make_map(call, "grad_out", &args->grad_out, backward->shape.dv,
+                    &call->main.grad_out_map);
 }
 
 /* smelt__key_grads_call's launch_groups: the main kernel over one chunk. */
@@ -381,14 +369,11 @@ static smelt_status launch_finish(const struct call *call) {
 
 /* For a call with queries. Filling the main kernel's params may fail, so it comes before any launch. */
 static smelt_status launch_queries(struct call *call) {
-    smelt_status status = fill_main(call);
-    if (status == SMELT_OK)
-        status = launch_partition(call);
-    if (status == SMELT_OK)
-        status = launch_lists(call);
-    if (status == SMELT_OK)
-        status = launch_rows(call);
-    return status == SMELT_OK ? smelt__key_grads_launch(&call->dkv) : status;
+    SMELT__TRY(fill_main(call));
+    SMELT__TRY(launch_partition(call));
+    SMELT__TRY(launch_lists(call));
+    SMELT__TRY(launch_rows(call));
+    return smelt__key_grads_launch(&call->dkv);
 }
 
 /* For a call without queries: the gradients of keys and sinks are zeros; if they are added, nothing is. */
@@ -403,9 +388,7 @@ static smelt_status fill_zeros(const struct call *call) {
 smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_backward *backward,
                                                 struct smelt__call *given) {
     struct call call = {.backward = backward, .args = given->args, .stream = given->stream};
-    smelt_status status = check(backward, given, &call.layout);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(check(backward, given, &call.layout));
     call.dkv = (struct smelt__key_grads_call){
         .context = backward->op->context,
         .shape = smelt__grad_shape(backward),
@@ -418,8 +401,6 @@ smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_
         .user = &call,
         .stream = call.stream,
     };
-    status = call.layout.queries > 0 ? launch_queries(&call) : fill_zeros(&call);
-    return status == SMELT_OK && (zeros_of(&call) > 0 || call.args->dsink.data)
-               ? launch_finish(&call)
-               : status;
+    SMELT__TRY(call.layout.queries > 0 ? launch_queries(&call) : fill_zeros(&call));
+    return zeros_of(&call) > 0 || call.args->dsink.data ? launch_finish(&call) : SMELT_OK;
 }

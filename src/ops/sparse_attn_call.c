@@ -17,13 +17,13 @@ static smelt_status check_query_list(const struct smelt__sparse_attn_call *call)
 }
 
 smelt_status smelt__sparse_attn_check_queries(const struct smelt__sparse_attn_call *call) {
-    smelt_status status = smelt__check_queries(call->batches, call->tokens);
-    return status == SMELT_OK ? check_query_list(call) : status;
+    SMELT__TRY(smelt__check_queries(call->batches, call->tokens));
+    return check_query_list(call);
 }
 
 smelt_status smelt__sparse_attn_check_call(const struct smelt__sparse_attn_call *call) {
-    const smelt_status status = smelt__check_scale(call->scale);
-    return status == SMELT_OK ? smelt__sparse_attn_check_queries(call) : status;
+    SMELT__TRY(smelt__check_scale(call->scale));
+    return smelt__sparse_attn_check_queries(call);
 }
 
 int64_t smelt__sparse_attn_count_queries(const struct smelt__sparse_attn_call *call) {
@@ -77,13 +77,11 @@ smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
     const smelt_sparse_attn_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     *queries = 0;
-    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
     const int64_t wanted = smelt__sparse_attn_count_queries(&fields);
-    if (status != SMELT_OK || wanted == 0)
-        return status; /* an empty call's tensors are not checked */
-    status = smelt__call_check(call, smelt__sparse_attn_workspace(wanted, buckets), NULL, 0);
-    if (status != SMELT_OK)
-        return status;
+    if (wanted == 0)
+        return SMELT_OK; /* an empty call's tensors are not checked */
+    SMELT__TRY(smelt__call_check(call, smelt__sparse_attn_workspace(wanted, buckets), NULL, 0));
     *queries = wanted;
     fill(args, &fields, wanted, params);
     return SMELT_OK;

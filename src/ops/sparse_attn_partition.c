@@ -5,6 +5,7 @@
 
 #include "codegen/families/sparse_attn_partition.h"
 #include "ops/cuts.h"
+#include "runtime/log.h"
 
 _Static_assert((int)SMELT__PARTITION_MOST_SLOTS == (1 << PARTITION_EXTENT_BITS) - 1,
                "an extent's bits");
@@ -142,7 +143,6 @@ smelt_status smelt__partition_launch(const smelt_context *context,
         (uint32_t)((params->runs + params->runs_at_once - 1) / params->runs_at_once);
     const struct smelt__launch count = {.blocks = {(uint32_t)params->runs}, .params = params};
     const struct smelt__launch place = {.blocks = {blocks}, .pdl = 1, .params = params};
-    smelt_status status = smelt__kernel_launch(context, kernels->count, &count, stream);
-    return status == SMELT_OK ? smelt__kernel_launch(context, kernels->place, &place, stream)
-                              : status;
+    SMELT__TRY(smelt__kernel_launch(context, kernels->count, &count, stream));
+    return smelt__kernel_launch(context, kernels->place, &place, stream);
 }

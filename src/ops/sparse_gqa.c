@@ -87,7 +87,6 @@ static smelt_status unite_list(const struct forward *forward, int64_t list) {
 static smelt_status launch_groups(struct forward *forward) {
     const struct sparse_attn_bwd_lists_params *const groups = &forward->groups;
     struct work_params *const work = &forward->params.work;
-    smelt_status status = SMELT_OK;
     forward->params.groups = (struct gqa_groups_params){
         .work = *work,
         .members = groups->members,
@@ -98,8 +97,8 @@ static smelt_status launch_groups(struct forward *forward) {
         .key_stride = groups->key_stride,
         .blocks = forward->params.groups.blocks,
     };
-    for (int list = 0; list < forward->gqa.index.groups && status == SMELT_OK; list++)
-        status = unite_list(forward, list);
+    for (int list = 0; list < forward->gqa.index.groups; list++)
+        SMELT__TRY(unite_list(forward, list));
     *work = (struct work_params){
         .batches = 1,
         .tokens = groups->groups,
@@ -108,15 +107,14 @@ static smelt_status launch_groups(struct forward *forward) {
         .query_capacity = groups->groups,
         .pdl_wait_at_end = work->pdl_wait_at_end,
     };
-    return status;
+    return SMELT_OK;
 }
 
 static smelt_status launch_queries(struct forward *forward) {
     const struct smelt__gqa *const gqa = &forward->gqa;
     const struct smelt__kernel *const kernel = gqa->kernels[SMELT__SPARSE_GQA_FWD];
-    const smelt_status status = forward->launch->queries > 1 ? launch_groups(forward) : SMELT_OK;
-    if (status != SMELT_OK)
-        return status;
+    if (forward->launch->queries > 1)
+        SMELT__TRY(launch_groups(forward));
     const int64_t most = smelt__available_blocks(kernel, gqa->free_multiprocessors);
     const struct smelt__launch launch = {
         .blocks = {smelt__blocks_for(kernel, forward->params.work.query_capacity, most)},
@@ -144,12 +142,12 @@ static smelt_status place_blocks(struct forward *forward) {
     const size_t value_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dv);
     const size_t lse_bytes = SMELT__GQA_UNIT_HEADS * sizeof(float);
     smelt__gqa_cut(gqa, forward->launch, value_bytes + lse_bytes);
-    const smelt_status status =
-        smelt__gqa_place_index(gqa, forward->launch->segment, SMELT__GQA_PAIRS, tiles_of(gqa));
+    SMELT__TRY(
+        smelt__gqa_place_index(gqa, forward->launch->segment, SMELT__GQA_PAIRS, tiles_of(gqa)));
     const int64_t units = gqa->chunk * gqa->fields.width * gqa->units;
     forward->block.partials = smelt__gqa_take(gqa, units, value_bytes);
     forward->block.partial_lse = smelt__gqa_take(gqa, units, lse_bytes);
-    return status;
+    return SMELT_OK;
 }
 
 /* Fields of the params of the kernels that write out and lse. */
@@ -202,26 +200,25 @@ static smelt_status launch_chunk(void *user) {
     const struct forward *const forward = user;
     const struct smelt__gqa *const gqa = &forward->gqa;
     const int tiles = gqa->index.tiles != NULL;
-    smelt_status status = tiles ? launch_unite(gqa) : SMELT_OK;
-    if (status == SMELT_OK)
-        status = smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_COUNT);
-    if (status == SMELT_OK && tiles)
-        status = launch_united(forward);
-    if (status == SMELT_OK && gqa->lists > 0)
-        status = smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_FWD, INT32_MAX, &forward->block);
-    return status == SMELT_OK ? launch_merge(forward) : status;
+    if (tiles)
+        SMELT__TRY(launch_unite(gqa));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_COUNT));
+    if (tiles)
+        SMELT__TRY(launch_united(forward));
+    if (gqa->lists > 0)
+        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_FWD, INT32_MAX, &forward->block));
+    return launch_merge(forward);
 }
 
 static smelt_status launch_blocks(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
-    smelt_status status = SMELT_OK;
     gqa->index.work = forward->params.work;
     gqa->index.lists = forward->params.lists;
     forward->block.scale = forward->args->scale;
     if (gqa->lists > 0)
-        status = smelt__gqa_sources(gqa, forward->launch, &forward->block.items,
-                                    &forward->block.q_map, &forward->block.k, &forward->block.v);
-    return status == SMELT_OK ? smelt__gqa_each_chunk(gqa, launch_chunk, forward) : status;
+        SMELT__TRY(smelt__gqa_sources(gqa, forward->launch, &forward->block.items,
+                                      &forward->block.q_map, &forward->block.k, &forward->block.v));
+    return smelt__gqa_each_chunk(gqa, launch_chunk, forward);
 }
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
@@ -229,9 +226,7 @@ static smelt_status launch_blocks(struct forward *forward) {
 static smelt_status place(const struct smelt__call *call, struct forward *forward) {
     const smelt_sparse_gqa_args *args = call->args;
     *forward = (struct forward){.gqa = SMELT__GQA(call, args), .args = args};
-    const smelt_status status = smelt__gqa_begin(&forward->gqa);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__gqa_begin(&forward->gqa));
     forward->launch = smelt__sparse_gqa_launch(&forward->gqa.kernels[SMELT__SPARSE_GQA_FWD]->plan);
     if (forward->launch->segment > 0) /* other plans leave it 0 */
         return place_blocks(forward);
@@ -240,9 +235,9 @@ static smelt_status place(const struct smelt__call *call, struct forward *forwar
 
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     struct forward forward;
-    const smelt_status status = place(call, &forward);
+    SMELT__TRY(place(call, &forward));
     *bytes = forward.gqa.bytes;
-    return status;
+    return SMELT_OK;
 }
 
 /* Fills the query-stationary kernels' params, from which other kernels' params are copied. */
@@ -267,17 +262,13 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     struct forward forward;
-    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
     const int64_t queries = smelt__sparse_attn_count_queries(&fields);
-    if (status != SMELT_OK || queries == 0)
-        return status; /* of an empty call no tensor is looked at */
-    status = place(call, &forward);
-    if (status == SMELT_OK)
-        status = smelt__call_check(call, forward.gqa.bytes, NULL, 0);
-    if (status == SMELT_OK)
-        status = smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries);
-    if (status != SMELT_OK)
-        return status;
+    if (queries == 0)
+        return SMELT_OK; /* of an empty call no tensor is looked at */
+    SMELT__TRY(place(call, &forward));
+    SMELT__TRY(smelt__call_check(call, forward.gqa.bytes, NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
     pack(&forward);
     return forward.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
 }

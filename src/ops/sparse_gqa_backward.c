@@ -82,11 +82,11 @@ static smelt_status place_index(struct backward *backward) {
     const int64_t group = gqa->heads / gqa->kv_heads, width = gqa->fields.width;
     const int64_t entries =
         SMELT__CUT_RANGE_BYTES / (group * (gqa->dqk + gqa->dv) * SMELT__GQA_ELEMENT);
-    const smelt_status status = smelt__gqa_place_index(
+    SMELT__TRY(smelt__gqa_place_index(
         gqa, backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT, SMELT__GQA_QUERIES,
-        none);
-    if (status != SMELT_OK || backward->kind != FEW)
-        return status;
+        none));
+    if (backward->kind != FEW)
+        return SMELT_OK;
     const int64_t chunk = gqa->index.chunk_entries;
     const int64_t most = width > 0 ? INT32_MAX / (chunk * group) / width : 1;
     if (gqa->queries > INT32_MAX / group || most < 1 ||
@@ -105,8 +105,8 @@ static smelt_status place_chunks(struct backward *backward) {
     const struct smelt__sparse_gqa_united_launch none = {0, 0};
     const size_t unit_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dqk);
     smelt__gqa_cut(gqa, backward->launch, unit_bytes);
-    const smelt_status status = smelt__gqa_place_index(gqa, backward->launch->segment,
-                                                       SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, none);
+    SMELT__TRY(smelt__gqa_place_index(gqa, backward->launch->segment,
+                                      SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, none));
     const int64_t slots = gqa->chunk * gqa->index.groups * gqa->fields.width;
     const int64_t items =
         (gqa->lists + slots / backward->launch->segment) * (gqa->kv_heads / gqa->index.groups);
@@ -115,7 +115,7 @@ static smelt_status place_chunks(struct backward *backward) {
     backward->block.key_partials =
         smelt__gqa_take(gqa, items * backward->launch->warpgroups,
                         (size_t)(PART_KEYS * (gqa->dqk + gqa->dv)) * sizeof(float));
-    return status;
+    return SMELT_OK;
 }
 
 static smelt_status place(const struct smelt__call *call, struct backward *backward) {
@@ -126,9 +126,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .args = args,
         .deterministic = (int)smelt__spec_get(&call->op->spec, "deterministic"),
     };
-    const smelt_status status = smelt__gqa_begin(gqa);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__gqa_begin(gqa));
     backward->keys = args->batches * args->rows * gqa->kv_heads;
     backward->kind = kind_of(backward);
     const int64_t parts = smelt__divide_up(gqa->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
@@ -145,10 +143,9 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
 
 smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call, size_t *bytes) {
     struct backward backward;
-    const smelt_status status = place(call, &backward);
-    if (status == SMELT_OK)
-        *bytes = backward.gqa.bytes;
-    return status;
+    SMELT__TRY(place(call, &backward));
+    *bytes = backward.gqa.bytes;
+    return SMELT_OK;
 }
 
 /* ---- common to all kinds --------------------------------------------------------------------- */
@@ -211,43 +208,39 @@ static smelt_status launch_sums(const struct backward *backward) {
     const int64_t blocks = gqa->lists * (gqa->kv_heads / gqa->index.groups) *
                            (gqa->granularity / PART_KEYS) *
                            ((gqa->dqk + gqa->dv) / VECTOR_COLUMNS / SUM_VECTORS);
-    const smelt_status status =
-        smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
-                          smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS), &params);
-    return status == SMELT_OK && blocks > 0
-               ? launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
-                            blocks < INT32_MAX ? blocks : INT32_MAX, &params)
-               : status;
+    SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
+                                 smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS),
+                                 &params));
+    return blocks > 0 ? launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
+                                   blocks < INT32_MAX ? blocks : INT32_MAX, &params)
+                      : SMELT_OK;
 }
 
 static smelt_status launch_chunk(void *user) {
     const struct backward *const backward = user;
     const struct smelt__gqa *const gqa = &backward->gqa;
-    smelt_status status =
-        smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT);
-    if (status == SMELT_OK && gqa->lists > 0)
-        status =
-            smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &backward->block);
-    return status == SMELT_OK ? launch_sums(backward) : status;
+    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT));
+    if (gqa->lists > 0)
+        SMELT__TRY(
+            smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &backward->block));
+    return launch_sums(backward);
 }
 
 /* dq, and the sums of dk and dv. What may be refused comes before the first launch. */
 static smelt_status launch_blocks(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
     struct sparse_gqa_bwd_block_params *const params = &backward->block;
-    smelt_status status = SMELT_OK;
     params->queries = gqa->index.queries;
     params->statistics = backward->statistics;
     params->scale = backward->args->scale;
     if (gqa->lists > 0)
-        status = smelt__gqa_sources(gqa, backward->launch, &params->items, &params->q_map,
-                                    &params->k, &params->v);
-    if (status == SMELT_OK && gqa->lists > 0)
-        status = smelt__gqa_query_map(gqa, "grad_out", &backward->args->grad_out, gqa->dv,
-                                      backward->launch, &params->grad_out_map);
-    if (status == SMELT_OK)
-        status = launch_rows(backward);
-    return status == SMELT_OK ? smelt__gqa_each_chunk(gqa, launch_chunk, backward) : status;
+        SMELT__TRY(smelt__gqa_sources(gqa, backward->launch, &params->items, &params->q_map,
+                                      &params->k, &params->v));
+    if (gqa->lists > 0)
+        SMELT__TRY(smelt__gqa_query_map(gqa, "grad_out", &backward->args->grad_out, gqa->dv,
+                                        backward->launch, &params->grad_out_map));
+    SMELT__TRY(launch_rows(backward));
+    return smelt__gqa_each_chunk(gqa, launch_chunk, backward);
 }
 
 /* ---- other kernels --------------------------------------------------------------------------- */
@@ -292,14 +285,13 @@ static smelt_status launch_ranges(const struct backward *backward,
     const int64_t chunks = smelt__divide_up(gqa->queries, gqa->index.chunk_entries);
     struct sparse_gqa_bwd_few_params params = {
         .work = {.batches = 1, .tokens = items, .query_capacity = items}, .pass = *pass};
-    smelt_status status = SMELT_OK;
-    for (int64_t chunk = 0; chunk < chunks && status == SMELT_OK; chunk += backward->range) {
+    for (int64_t chunk = 0; chunk < chunks; chunk += backward->range) {
         const int64_t end = chunk + backward->range;
         params.begin = gqa->index.counts + chunk * gqa->lists;
         params.end = end < chunks ? gqa->index.counts + end * gqa->lists : NULL;
-        status = launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS, items, &params);
+        SMELT__TRY(launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS, items, &params));
     }
-    return status;
+    return SMELT_OK;
 }
 
 /* Computes dq by query, and the sums of dk and dv with it or by key. */
@@ -309,16 +301,13 @@ static smelt_status launch_queries(struct backward *backward) {
     struct sparse_gqa_bwd_params query_params = params;
     if (backward->kind != BY_QUERY)
         query_params.dk = query_params.dv = NULL;
-    smelt_status status = launch_rows(backward);
-    if (status == SMELT_OK)
-        status =
-            launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params);
-    if (status != SMELT_OK || backward->keys == 0 || backward->kind == BY_QUERY)
-        return status;
+    SMELT__TRY(launch_rows(backward));
+    SMELT__TRY(
+        launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
+    if (backward->keys == 0 || backward->kind == BY_QUERY)
+        return SMELT_OK;
     gqa->index.entries = (int)gqa->queries;
-    status = smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT));
     return backward->kind == FEW
                ? launch_ranges(backward, &params)
                : launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &params);
@@ -363,31 +352,27 @@ static smelt_status launch_finish(const struct backward *backward, int number, i
 static smelt_status launch_all(struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const int queries = backward->gqa.queries > 0, blocks = queries && backward->kind == BLOCKS;
-    smelt_status status = backward->keys > 0 && !blocks ? clear_sums(backward) : SMELT_OK;
-    if (status == SMELT_OK && queries)
-        status = blocks ? launch_blocks(backward) : launch_queries(backward);
-    if (status == SMELT_OK && (backward->keys > 0 || args->dsink.data))
-        status = launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->gqa.dqk,
-                               backward->dk, &args->dk, args->dsink.data != NULL);
-    if (status == SMELT_OK && backward->keys > 0)
-        status = launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->gqa.dv,
-                               backward->dv, &args->dv, 0);
-    return status;
+    if (backward->keys > 0 && !blocks)
+        SMELT__TRY(clear_sums(backward));
+    if (queries)
+        SMELT__TRY(blocks ? launch_blocks(backward) : launch_queries(backward));
+    if (backward->keys > 0 || args->dsink.data)
+        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->gqa.dqk,
+                                 backward->dk, &args->dk, args->dsink.data != NULL));
+    if (backward->keys > 0)
+        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->gqa.dv,
+                                 backward->dv, &args->dv, 0));
+    return SMELT_OK;
 }
 
 smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
     const smelt_sparse_gqa_grad_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
     struct backward backward;
-    smelt_status status = smelt__sparse_attn_check_call(&fields);
-    if (status == SMELT_OK)
-        status = place(call, &backward);
-    if (status == SMELT_OK)
-        status = smelt__call_check(call, backward.gqa.bytes, NULL, 0);
-    if (status == SMELT_OK)
-        status = smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.gqa.queries);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
+    SMELT__TRY(place(call, &backward));
+    SMELT__TRY(smelt__call_check(call, backward.gqa.bytes, NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.gqa.queries));
     backward.gqa.index.work = smelt__sparse_attn_work(&backward.gqa.fields, backward.gqa.queries);
     backward.gqa.index.lists = (struct gqa_lists_params)SMELT__SPARSE_GQA_LISTS_PARAMS(args);
     return launch_all(&backward);

@@ -22,10 +22,8 @@ enum {
 
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     const struct smelt__spec *spec = &gqa->call->op->spec;
-    const smelt_status status = smelt__sparse_attn_check_queries(&gqa->fields);
+    SMELT__TRY(smelt__sparse_attn_check_queries(&gqa->fields));
     int count;
-    if (status != SMELT_OK)
-        return status;
     gqa->kernels =
         gqa->call->op->kernels + smelt__operator_pass(gqa->call->op, gqa->call->pass->pass, &count);
     gqa->heads = (int)smelt__spec_get(spec, "heads");
@@ -104,13 +102,12 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
     params.chunks = (int)smelt__divide_up(params.entries, params.chunk_entries);
     const int64_t parts = (int64_t)params.chunks * params.groups *
                           smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
-    smelt_status status = SMELT_OK;
-    for (int i = 0; i < SMELT__GQA_LISTS_PASSES && status == SMELT_OK; i++) {
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++) {
         const struct smelt__launch launch = {
             .blocks = {i == SMELT__GQA_LISTS_SCAN ? 1 : (uint32_t)parts}, .params = &params};
-        status = smelt__kernel_launch(context, kernels[i], &launch, gqa->call->stream);
+        SMELT__TRY(smelt__kernel_launch(context, kernels[i], &launch, gqa->call->stream));
     }
-    return status;
+    return SMELT_OK;
 }
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
@@ -139,10 +136,7 @@ static smelt_status make_map(const struct smelt__gqa *gqa, const char *name,
     for (int i = 1; i < 4; i++) {
         const int64_t stride =
             extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / SMELT__GQA_ELEMENT;
-        const smelt_status status =
-            smelt__check_map_stride(name, 3 - i, stride, SMELT__GQA_ELEMENT, "variant=mma");
-        if (status != SMELT_OK)
-            return status;
+        SMELT__TRY(smelt__check_map_stride(name, 3 - i, stride, SMELT__GQA_ELEMENT, "variant=mma"));
         box.extents[i] = (uint64_t)extents[i];
         box.strides[i] = (uint64_t)(stride * SMELT__GQA_ELEMENT);
     }
@@ -185,20 +179,18 @@ smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
                                        .blocks = gqa->index.blocks,
                                        .tokens = (int)gqa->fields.tokens,
                                        .rows = (int)gqa->fields.rows};
-    smelt_status status = smelt__gqa_query_map(gqa, "q", gqa->q, gqa->dqk, launch, q_map);
-    if (status == SMELT_OK)
-        status = make_source(gqa, "k", gqa->k, gqa->dqk, k);
-    return status == SMELT_OK ? make_source(gqa, "v", gqa->v, gqa->dv, v) : status;
+    SMELT__TRY(smelt__gqa_query_map(gqa, "q", gqa->q, gqa->dqk, launch, q_map));
+    SMELT__TRY(make_source(gqa, "k", gqa->k, gqa->dqk, k));
+    return make_source(gqa, "v", gqa->v, gqa->dv, v);
 }
 
 smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
                                    void *user) {
-    smelt_status status = SMELT_OK;
-    for (int64_t first = 0; first < gqa->queries && status == SMELT_OK; first += gqa->chunk) {
+    for (int64_t first = 0; first < gqa->queries; first += gqa->chunk) {
         const int64_t left = gqa->queries - first;
         gqa->index.first = (int)first;
         gqa->index.entries = (int)(left < gqa->chunk ? left : gqa->chunk);
-        status = launch(user);
+        SMELT__TRY(launch(user));
     }
-    return status;
+    return SMELT_OK;
 }

@@ -3,6 +3,7 @@
 
 #include "codegen/families/sparse_gqa.h"
 #include "ops/sparse_gqa.h"
+#include "runtime/log.h"
 
 static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_args *args,
                                                 const struct smelt__sparse_attn_call *fields,
@@ -25,15 +26,12 @@ static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_ar
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_scores_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    smelt_status status = smelt__sparse_attn_check_call(&fields);
+    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
     const int64_t queries = smelt__sparse_attn_count_queries(&fields);
-    if (status != SMELT_OK || queries == 0)
-        return status; /* of an empty call no tensor is looked at */
-    status = smelt__call_check(call, 0, NULL, 0);
-    if (status == SMELT_OK)
-        status = smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries);
-    if (status != SMELT_OK)
-        return status;
+    if (queries == 0)
+        return SMELT_OK; /* of an empty call no tensor is looked at */
+    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
     const struct sparse_gqa_scores_fwd_params params = pack(args, &fields, queries);
     return smelt__call_launch(call, call->op->kernels[0], queries, args->free_multiprocessors,
                               &params);

@@ -34,10 +34,8 @@ static smelt_status check(struct smelt__call *call) {
     const struct topk_select *made = (const struct topk_select *)call->op;
     const smelt_topk_select_args *args = call->args;
     size_t needed;
-    const smelt_status status = smelt__topk_check_lists(&made->lists, args->tokens, args->rows,
-                                                        args->width, args->limit.data != NULL);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(smelt__topk_check_lists(&made->lists, args->tokens, args->rows, args->width,
+                                       args->limit.data != NULL));
     workspace(call, &needed);
     if (!args->window_begin.data == !args->window_end.data)
         return smelt__call_check(call, needed, NULL, 0);
@@ -54,9 +52,7 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_topk_select_args *args = call->args;
     if (args->tokens == 0)
         return SMELT_OK; /* of an empty call no tensor is looked at */
-    const smelt_status status = check(call);
-    if (status != SMELT_OK)
-        return status;
+    SMELT__TRY(check(call));
     const struct topk_select_rows_params params = {
         .logits = args->logits.data,
         .window_begin = args->window_begin.data,

@@ -135,7 +135,6 @@ smelt_status smelt__topk_launch(const smelt_context *context,
     const struct smelt__launch split = {
         .blocks = {rows * (uint32_t)parts}, .pdl = params.pdl, .params = &params};
     const struct smelt__launch merge = {.blocks = {rows}, .pdl = 1, .params = &params};
-    const smelt_status status = smelt__kernel_launch(context, kernels->parts, &split, stream);
-    return status == SMELT_OK ? smelt__kernel_launch(context, kernels->merge, &merge, stream)
-                              : status;
+    SMELT__TRY(smelt__kernel_launch(context, kernels->parts, &split, stream));
+    return smelt__kernel_launch(context, kernels->merge, &merge, stream);
 }

@@ -22,6 +22,15 @@ __attribute__((cold, format(printf, 2, 3))) smelt_status smelt__fail(smelt_statu
 /* smelt__fail with INVALID_ARGUMENT for the argument `name`, which must not be NULL. */
 __attribute__((cold)) smelt_status smelt__fail_null(const char *name);
 
+/* Returns the status of a call that fails from the function around it, which holds nothing that it would
+ * have to release. */
+#define SMELT__TRY(call)                                                                           \
+    do {                                                                                           \
+        const smelt_status failed_ = (call);                                                       \
+        if (failed_ != SMELT_OK)                                                                   \
+            return failed_;                                                                        \
+    } while (0)
+
 /* Saves the thread's message across work whose failure does not fail the call: a call that succeeds
  * leaves the message unchanged. */
 enum { SMELT__ERROR_MESSAGE = 8192 };
