@@ -15,7 +15,8 @@ fi
 rm -rf build/docs
 mkdir -p build/docs
 doxygen docs/site/Doxyfile
-groff -man -Tutf8 -P-c docs/smelt.1 | col -b >build/docs/smelt.1.txt
+TARGETS=smelt scripts/build.sh
+tools/man.py tools/smelt.1.md build/smelt >build/docs/smelt.1.md
 "$venv/bin/python" -m sphinx -q --fail-on-warning --keep-going -c docs/site -d build/docs/doctrees . build/docs/html
 "$venv/bin/python" docs/site/complete.py build/docs
 echo '<meta http-equiv="refresh" content="0; url=docs/site/index.html">' >build/docs/html/index.html

@@ -50,7 +50,7 @@ have_fuzzer() {
 
 # Prints the missing packages, by Debian's names.
 missing_packages() {
-    if [[ $what != docs && $what != format ]]; then
+    if [[ $what != format ]]; then
         have_c_headers || echo gcc libc6-dev
         command -v make >/dev/null || echo make
         command -v meson >/dev/null || echo meson
@@ -88,8 +88,6 @@ missing_packages() {
         ;;
     docs)
         command -v doxygen >/dev/null || echo doxygen
-        command -v groff >/dev/null || echo groff-base
-        command -v col >/dev/null || echo bsdextrautils
         have_venv || echo python3-venv
         ;;
     format) command -v clang-format >/dev/null || echo clang-format ;;

@@ -24,7 +24,7 @@ struct option_description {
     const char *name;
     char letter;       /* 0: none */
     const char *value; /* the argument's name in help; NULL for a flag */
-    const char *help;
+    const char *help; /* --help prints its first sentence, the man page all; both add the choices */
     enum option_kind kind;
     size_t field; /* offset in struct tool_options; unused by PROBLEM */
     int64_t minimum, maximum;
@@ -35,21 +35,26 @@ static const char *const shape_tables[] = {"peers", NULL};
 static const char *const pass_sets[] = {"forward", "backward", "both", NULL};
 
 #define FIELD(name) offsetof(struct tool_options, name)
-/* clang-format off: a table */
 #define FLAG_OPTION(name, letter, help)                                                            \
     { #name, letter, NULL, help, FLAG, FIELD(name), 0, 0, NULL }
 #define NUMBER_OPTION(name, letter, minimum, maximum, help)                                        \
     { #name, letter, "N", help, NUMBER, FIELD(name), minimum, maximum, NULL }
 
 static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
-    [TOOL_ARCH] = {"arch", 0, "ARCH", "architecture, sm_90a, or GPU, h100; default: the GPU's",
+    [TOOL_ARCH] = {"arch", 0, "ARCH",
+                   "architecture (sm_90a) or GPU (h100); default: the GPU's. May be repeated for "
+                   "`warm` and `check --emulate`, whose default is sm_90a. `smelt list gpus` lists "
+                   "the GPUs. An architecture whose kernels no GPU uses, such as sm_90 instead of "
+                   "sm_90a, gives a warning.",
                    VALUES, FIELD(archs), 0, 0, NULL},
-    [TOOL_PRESET] = {"preset", 0, "NAME", "the operators a model needs; may be repeated", VALUES,
-                     FIELD(presets), 0, 0, NULL},
-    [TOOL_TP] = NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
-                              "tensor-parallel ranks a preset's heads are divided by"),
+    [TOOL_PRESET] = {"preset", 0, "NAME", "the operators that a model needs; may be repeated",
+                     VALUES, FIELD(presets), 0, 0, NULL},
+    [TOOL_TP] =
+        NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
+                      "number of tensor-parallel ranks, by which a preset's heads are divided"),
     [TOOL_PASSES] = {"passes", 0, "SET",
-                     "forward, backward or both; default: the spec's, of a preset all there are",
+                     "passes to use; default: a preset's all, a spec's own. Only `show` and `emit` "
+                     "can replace a spec's own.",
                      NAME, FIELD(passes), 0, 0, pass_sets},
     [TOOL_MANIFEST] = {"manifest", 0, "FILE", "JSON file of specs, presets and architectures", NAME,
                        FIELD(manifest), 0, 0, NULL},
@@ -60,44 +65,66 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_STRICT] = FLAG_OPTION(strict, 0, "refuse an architecture whose kernels no GPU uses"),
     [TOOL_DEVICE] = NUMBER_OPTION(device, 0, 0, 1023, "number of the GPU; default 0"),
     [TOOL_CACHE] = FLAG_OPTION(cache, 0, "list the cached kernels instead"),
-    [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator instead of a GPU"),
+    [TOOL_EMULATE] = FLAG_OPTION(emulate, 0, "run on the emulator, on the CPU, instead of a GPU"),
     [TOOL_PROBLEM] = {.name = NULL}, /* replaced by add_problem_rows */
     [TOOL_SAMPLE] =
-        NUMBER_OPTION(sample, 0, 1, INT32_MAX, "queries compared with the reference; default 32"),
+        NUMBER_OPTION(sample, 0, 1, INT32_MAX,
+                      "queries compared with the reference, at most; default 32. For outputs that "
+                      "have no queries it is the number of their units, such as rows of keys."),
     [TOOL_SCHEDULES] =
-        NUMBER_OPTION(schedules, 0, 1, 1000000, "emulated runs of each check; default 4"),
-    [TOOL_SCHEDULE] = {"schedule", 0, "NAME", "one such run by its name; may be repeated", VALUES,
-                       FIELD(schedule), 0, 0, NULL},
-    [TOOL_SHAPES] = {"shapes", 0, "TABLE", "a table of shapes instead of specs: peers", NAME,
-                     FIELD(shapes), 0, 0, shape_tables},
-    [TOOL_REPEAT] = NUMBER_OPTION(repeat, 0, 1, 100000, "timed launches of each shape; default 30"),
+        NUMBER_OPTION(schedules, 0, 1, 1000000,
+                      "emulated runs of each check; default 4. Each has another schedule: the "
+                      "first four are the extremes, later ones are random, by `--seed`."),
+    [TOOL_SCHEDULE] = {"schedule", 0, "NAME",
+                       "emulated run with this schedule instead, as printed by a failure; may be "
+                       "repeated. The name is when copies complete (`late`, `early` or `random`), "
+                       "a comma, which warp goes first (`ascending`, `descending` or `shuffled`) "
+                       "and, if one of them is random, a comma and the seed.",
+                       VALUES, FIELD(schedule), 0, 0, NULL},
+    [TOOL_SHAPES] =
+        {"shapes", 0, "TABLE",
+         "a table of shapes instead of specs. `peers` has every operator at the shapes at which "
+         "`bench/peers` of the source tree compares it with other libraries: attention's forward "
+         "pass with FlashMLA, its backward pass with cuDNN, the indexer's operators with DeepGEMM, "
+         "cuDNN and PyTorch. This verb times smelt only; bench/peers times both alternately.",
+         NAME, FIELD(shapes), 0, 0, shape_tables},
+    [TOOL_REPEAT] = NUMBER_OPTION(
+        repeat, 0, 1, 100000, "timed launches of each shape, or of `tune`'s finalists; default 30"),
     [TOOL_MAX_SIZE] = {"max-size", 0, "SIZE",
-                       "prune: bytes to keep, or with K, M, G; default: the cap", NAME,
+                       "prune: bytes to keep, or a number with K, M or G; default: the cap", NAME,
                        FIELD(max_size), 0, 0, NULL},
-    [TOOL_OLDER_THAN] = {"older-than", 0, "AGE", "prune: what was last used before, as 12h or 30d",
-                         NAME, FIELD(older_than), 0, 0, NULL},
+    [TOOL_OLDER_THAN] =
+        {"older-than", 0, "AGE",
+         "prune: remove entries that were not used for this time, such as 12h or 30d. A number "
+         "with s, m, h, d or w. The time of an entry's last use has a resolution of ten minutes.",
+         NAME, FIELD(older_than), 0, 0, NULL},
     [TOOL_ALLOW_EMPTY] = {"allow-empty", 0, NULL,
                           "import: accept a file or folder without a kernel", FLAG,
                           FIELD(allow_empty), 0, 0, NULL},
     [TOOL_TUNED_FOR] = {"tuned-for", 0, "NAME",
-                        "use this device's tuning entries; default: the GPU's, without --arch",
+                        "use the tuning entries of the device with this name, such as \"NVIDIA "
+                        "H200\"; default: the GPU's, with `--arch` none",
                         NAME, FIELD(tuned_for), 0, 0, NULL},
     [TOOL_TUNED] = FLAG_OPTION(tuned, 0, "list the tuning file's entries instead"),
-    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary only these knobs, as stages,pv_overlap", NAME,
+    [TOOL_KNOBS] = {"knobs", 0, "NAMES", "vary only these knobs, as in stages,pv_overlap", NAME,
                     FIELD(knobs), 0, 0, NULL},
-    [TOOL_LIMIT] = NUMBER_OPTION(limit, 0, 1, 4096, "candidates of a kernel; default 64"),
-    [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with --arch", FLAG,
+    [TOOL_LIMIT] =
+        NUMBER_OPTION(limit, 0, 1, 4096, "autotuning candidates of a kernel; default 64"),
+    [TOOL_DRY_RUN] = {"dry-run", 0, NULL, "list the candidates; needs no GPU with `--arch`", FLAG,
                       FIELD(dry_run), 0, 0, NULL},
     [TOOL_KERNEL] = NUMBER_OPTION(kernel, 0, 1, INT32_MAX,
-                                  "only this kernel of an operator, as show numbers them"),
+                                  "only this kernel of an operator, as `show` numbers them"),
     [TOOL_CONSTANTS] =
         FLAG_OPTION(constants, 0, "only constants and parts, as a header for an editor"),
-    [TOOL_JSON] = FLAG_OPTION(json, 0, "one JSON document on standard output"),
+    [TOOL_JSON] =
+        FLAG_OPTION(json, 0,
+                    "print one JSON document on standard output and nothing else. An error's "
+                    "document has the members `error` and `exit_status`. JSON is UTF-8: bytes of "
+                    "paths, names and messages that are not valid UTF-8 are replaced by U+FFFD."),
     [TOOL_VERBOSE] =
         FLAG_OPTION(verbose, 'v', "log compilations and loaded kernels; twice: in detail"),
-    [TOOL_HELP] = FLAG_OPTION(help, 'h', "print this help"),
+    [TOOL_HELP] = FLAG_OPTION(help, 'h', "print the verb's help"),
 };
-/* clang-format on */
 
 /* getopt_long's code of a long option; above every letter. */
 enum {
@@ -165,33 +192,47 @@ __attribute__((format(printf, 2, 3))) static void add_text(char text[HELP_LONGES
     va_end(arguments);
 }
 
-/* The help text of an option: the operator it belongs to, if it is one's own, its meaning, its
- * choices. */
-static void describe(const struct row *row, char text[HELP_LONGEST]) {
-    int owners = 0;
-    text[0] = '\0';
-    for (int i = 0; row->problem && smelt__harness_operators[i]; i++)
-        if (!smelt__option_is_common(row->problem) &&
-            smelt__option_find(smelt__harness_operators[i], row->is.name))
-            add_text(text, "%s%s", owners++ ? ", " : "", smelt__harness_operators[i]->name);
-    add_text(text, "%s%s", owners ? ": " : "", row->is.help);
-    for (int i = 0; row->problem && row->is.choices && row->is.choices[i]; i++)
-        add_text(text, "%s%s", i ? ", " : ": ", row->is.choices[i]);
+/* Whether an option is this operator's own; 0 for options that several operators share. */
+static int is_own(const struct row *row, const struct smelt__harness_operator *op) {
+    return row->problem && !smelt__option_is_common(row->problem) &&
+           smelt__option_find(op, row->is.name);
 }
 
-/* Prints a text from column HELP_LEFT on, wrapped at HELP_WIDTH. */
-static void print_wrapped(const char *text) {
-    size_t column = HELP_LEFT;
+char *tool_first_sentence(const char *text) {
+    char *copy = tool_copy(text), *end = strstr(copy, ". ");
+    if (end)
+        *end = '\0';
+    return copy;
+}
+
+/* The help text of an option: the operators whose own it is, the first sentence of its meaning, its
+ * choices. */
+static void describe(const struct row *row, char text[HELP_LONGEST]) {
+    char *meaning = tool_first_sentence(row->is.help);
+    int owners = 0;
+    text[0] = '\0';
+    for (int i = 0; smelt__harness_operators[i]; i++)
+        if (is_own(row, smelt__harness_operators[i]))
+            add_text(text, "%s%s", owners++ ? ", " : "", smelt__harness_operators[i]->name);
+    add_text(text, "%s%s", owners ? ": " : "", meaning);
+    free(meaning);
+    for (int i = 0; row->is.choices && row->is.choices[i]; i++)
+        add_text(text, "%s%s%s", i ? ", " : " (", row->is.choices[i],
+                 row->is.choices[i + 1] ? "" : ")");
+}
+
+void tool_print_wrapped(const char *text, int left) {
+    int column = left;
     for (const char *word = text; *word;) {
-        const size_t length = strcspn(word, " ");
+        const int length = (int)strcspn(word, " ");
         if (word > text && column + 1 + length > HELP_WIDTH) {
-            printf("\n%*s", HELP_LEFT, "");
-            column = HELP_LEFT;
+            printf("\n%*s", left, "");
+            column = left;
         } else if (word > text) {
             putchar(' ');
             column++;
         }
-        printf("%.*s", (int)length, word);
+        printf("%.*s", length, word);
         column += length;
         word += length + (word[length] == ' ');
     }
@@ -201,8 +242,17 @@ static void print_wrapped(const char *text) {
 void tool_print_verb_help(const struct tool_verb *verb) {
     struct rows rows;
     list_rows(&rows, verb);
-    printf("usage: smelt %s [OPTION]...%s%s\n\n%s\noptions:\n", verb->name,
-           *verb->arguments ? " " : "", verb->arguments, verb->details);
+    printf("usage: smelt %s [OPTION]...%s%s\n\n", verb->name, *verb->arguments ? " " : "",
+           verb->arguments);
+    for (const char *const *paragraph = verb->details; *paragraph; paragraph++) {
+        const char *text = strchr(*paragraph, '\t');
+        if (text)
+            printf("%-8.*s", (int)(text - *paragraph), *paragraph);
+        tool_print_wrapped(text ? text + 1 : *paragraph, text ? 8 : 0);
+        if (!text || !paragraph[1] || !strchr(paragraph[1], '\t'))
+            putchar('\n');
+    }
+    printf("options:\n");
     for (int i = 0; i < rows.count; i++) {
         const struct option_description *option = &rows.list[i].is;
         char left[40], help[HELP_LONGEST];
@@ -211,8 +261,33 @@ void tool_print_verb_help(const struct tool_verb *verb) {
                  option->value ? " " : "", option->value ? option->value : "");
         describe(&rows.list[i], help);
         printf("  %-22s  ", left);
-        print_wrapped(help);
+        tool_print_wrapped(help, HELP_LEFT);
     }
+}
+
+static json_t *row_json(const struct row *row) {
+    json_t *choices = tool_json(json_array()), *operators = tool_json(json_array());
+    const char letter[] = {row->is.letter, '\0'};
+    for (int i = 0; row->is.choices && row->is.choices[i]; i++)
+        json_array_append_new(choices, tool_json_text(row->is.choices[i]));
+    for (int i = 0; smelt__harness_operators[i]; i++)
+        if (is_own(row, smelt__harness_operators[i]))
+            json_array_append_new(operators, tool_json_text(smelt__harness_operators[i]->name));
+    return tool_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:b}", "name", row->is.name, "letter", letter,
+                     "value", row->is.value ? row->is.value : "", "help", row->is.help, "choices",
+                     choices, "operators", operators, "problem", row->problem != NULL);
+}
+
+json_t *tool_verb_json(const struct tool_verb *verb) {
+    struct rows rows;
+    json_t *details = tool_json(json_array()), *options = tool_json(json_array());
+    list_rows(&rows, verb);
+    for (const char *const *paragraph = verb->details; *paragraph; paragraph++)
+        json_array_append_new(details, tool_json_text(*paragraph));
+    for (int i = 0; i < rows.count; i++)
+        json_array_append_new(options, row_json(&rows.list[i]));
+    return tool_pack("{s:s, s:s, s:s, s:o, s:o}", "name", verb->name, "arguments", verb->arguments,
+                     "summary", verb->summary, "details", details, "options", options);
 }
 
 int tool_wants_json(int argc, char **argv) {

@@ -1,4 +1,5 @@
-/* The `smelt` command: its verbs and general help. docs/smelt.1 has more detail. */
+/* The `smelt` command: its verbs, environment variables and general help, from which tools/man.py makes the
+ * man page. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,99 +7,149 @@
 
 #define OPTION(name) TOOL_BIT(TOOL_##name)
 
-static const char SPEC_HELP[] =
-    "A SPEC is `family:key=value,...`, an operator or one of its kernels; see `smelt list`.\n";
-
 static const struct tool_verb verbs[] = {
     {"warm", "[SPEC]...", "compile kernels into the cache",
-     "Compiles into the cache every kernel that the specs, presets and the manifest need,\n"
-     "for every --arch, unless it is cached already. It can be stopped (Ctrl-C) and started\n"
-     "again without losing work. Exit status 1 when a kernel could not be stored.\n"
-     "With --offline it compiles nothing, and lists what is missing: a test of an image.\n",
+     (const char *const[]){
+         "Compiles into the cache every kernel that the specs, presets and the manifest need, for "
+         "every architecture, unless it is cached. It may be stopped and started again: Ctrl-C "
+         "finishes running compilations and lists the remaining kernels; a second Ctrl-C does not "
+         "wait. Several processes, on one node or on many with a common cache folder, share the "
+         "work: a kernel that another process is compiling is postponed and then taken from the "
+         "cache. The last lines show kernels per second and how the threads' time was spent; NVRTC "
+         "reports its assembler's share. Exit status 1, with the reason, if a compiled kernel "
+         "could not be written to the cache. On a terminal it draws a progress bar.",
+         "With `--offline` nothing is compiled: exit status 0 if every kernel is in the cache or "
+         "in the read-only layer, else 3, and the table lists the missing ones. An image that "
+         "passes this test finds its kernels in production.",
+         NULL},
      TOOL_TARGETS | OPTION(ARCH) | OPTION(STRICT) | OPTION(TUNED_FOR) | OPTION(JOBS) |
          OPTION(OFFLINE) | TOOL_COMMON,
      tool_run_warm},
     {"list", "[gpus]", "list presets, operators, kernels and architectures, GPUs, or the cache",
-     "Lists presets, operators and kernels with their keys, and architectures; `list gpus`:\n"
-     "the GPUs that --arch takes, by architecture.\n"
-     "With --cache: the kernels that are cached, also in the read-only layer. With --tuned: the\n"
-     "entries of the tuning file.\n",
+     (const char *const[]){
+         "Lists presets, operators and kernels with their keys, and architectures; `list gpus`: "
+         "the GPUs by which `--arch` may name an architecture. With `--cache`: the cached kernels, "
+         "also those of the read-only layer. With `--tuned`: the entries of the tuning file.",
+         NULL},
      OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
     {"show", "SPEC", "show a kernel's plan and its compiled figures",
-     "Shows the plan of a kernel, with every knob and derived number, then figures of the\n"
-     "compiled kernel: registers, spills, shared memory, size, seconds, cache key. For an\n"
-     "operator with several kernels it lists them; --kernel shows one. Without NVRTC it shows\n"
-     "the plan only (exit status 3).\n",
+     (const char *const[]){
+         "Shows the plan of a kernel, with every knob and derived number, and the results of its "
+         "compilation, from the cache if it is there: registers, spills, shared memory, size, "
+         "seconds, cache key. For an operator with several kernels it lists them in a fixed order, "
+         "which is not always that of the launches; `--kernel` selects one. Without NVRTC the plan "
+         "is still shown, and the exit status is 3.",
+         NULL},
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
      tool_run_show},
     {"emit", "SPEC", "print a kernel's CUDA source",
-     "Prints the complete CUDA source of a kernel, or of all kernels of an operator, each under\n"
-     "a heading; --kernel prints one of them. Needs neither GPU nor compiler; each source by\n"
-     "itself compiles with `nvcc -arch=ARCH -cubin -x cu`.\n"
-     "With --constants it stops before the kernel's own template: the constants and parts are a\n"
-     "header with which an editor resolves the template's names (build/constants.h in .clangd).\n",
+     (const char *const[]){
+         "Prints the complete CUDA source of a kernel; it needs neither GPU nor compiler. For an "
+         "operator with several kernels it prints all, in the order of `show`, each below a "
+         "comment that begins with `/* ========` and names the kernel; `--kernel` prints one of "
+         "them. Each is a separate translation unit, which compiles with `nvcc -arch=ARCH -cubin "
+         "-x cu` and no include path. The same kernel and architecture always give the same bytes.",
+         "With `--constants` the output ends before the kernel's own template. It then has only "
+         "the constants and parts that the template uses, as a header with which an editor "
+         "resolves the template's names (docs/developing.md of the source tree).",
+         NULL},
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(CONSTANTS) | OPTION(TUNED_FOR) |
          TOOL_COMMON,
      tool_run_emit},
     {"check", "[SPEC]...", "compare kernels with the double-precision reference",
-     "Runs each operator on the GPU on seeded random input and compares the results with the\n"
-     "double-precision reference; without --lists, on several kinds of index lists. A failure\n"
-     "prints the command that reproduces it.\n"
-     "\n"
-     "With --emulate it runs on the CPU, as a device for --arch (default sm_90a): kernels are\n"
-     "compiled with the C compiler (CC, cc, gcc or clang), each check runs under several\n"
-     "schedules (when copies complete, which warp runs first), and races, missing waits, bad\n"
-     "addresses and deadlocks are reported. Problems are small unless --queries, --rows and\n"
-     "--width are given.\n",
+     (const char *const[]){
+         "Runs each operator on the GPU on input made from a seed and compares the results with "
+         "the double-precision reference; without `--lists`, on several kinds of index lists, the "
+         "last with every optional output. A failure prints the command that reproduces it. Below "
+         "each table it prints how many elements of each output it compared, and how often it "
+         "checked each rule (a masked slot is 0, an empty query's output is 0, and the like). A "
+         "run that compares no element of an output fails.",
+         "With `--emulate` it needs no GPU: the CUDA source is compiled with the C compiler (CC, "
+         "cc, gcc or clang) and run on the CPU, as a device for `--arch` would run it. Each check "
+         "runs under several schedules: asynchronous copies complete as late as possible, as early "
+         "as possible or at a random permitted moment, and warps run in different orders. All "
+         "schedules must give the same bits. Races, missing waits and fences, accesses outside a "
+         "buffer or the operator's footprint, and deadlocks fail the check and are reported with "
+         "the source lines of both sides. The compiled kernels do not enter the cache. Inputs are "
+         "small by default: attention has 3 queries, 10 with adversarial lists, at most 200 slots, "
+         "and four times as many rows, at least 800.",
+         NULL},
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(EMULATE) | OPTION(PROBLEM) |
          OPTION(SAMPLE) | OPTION(SCHEDULES) | OPTION(SCHEDULE) | TOOL_COMMON,
      tool_run_check},
     {"bench", "[SPEC]...", "time kernels on the GPU",
-     "Times each operator on the GPU, alternating between them: median time, TFLOP/s, gathered\n"
-     "TB/s, CPU time of a launch, and percentages of an H200's peaks. --queries and --rows have\n"
-     "defaults per operator (attention 4096 and 8192); --shapes peers runs every operator at\n"
-     "the shapes at which bench/peers compares it with other libraries: attention's forward\n"
-     "with FlashMLA, its backward with cuDNN, the indexer's operators with DeepGEMM, cuDNN and\n"
-     "PyTorch.\n",
+     (const char *const[]){
+         "Times the operators on the GPU, alternating between them: median, smallest and largest "
+         "time, TFLOP/s, gathered TB/s, CPU time of a launch, and the fraction of an H200's peak. "
+         "The defaults of `--queries` and `--rows` depend on the operator; attention has 4096 and "
+         "8192.",
+         NULL},
      TOOL_TARGETS | OPTION(DEVICE) | OPTION(PROBLEM) | OPTION(SHAPES) | OPTION(REPEAT) |
          TOOL_COMMON,
      tool_run_bench},
     {"tune", "[SPEC]...", "find a kernel's fastest knobs on the GPU",
-     "Tries the legal knobs of every kernel the specs need: compiles the candidates, checks\n"
-     "each against the reference on a small problem, and times them alternately on the shape\n"
-     "given by --queries, --rows, --lists and the like, by default bench's. If the fastest\n"
-     "beats the rule's plan by more than the noise, it goes into the tuning file, which later\n"
-     "plans use; otherwise an earlier entry is removed. The noise is the spread of the medians\n"
-     "of the rule's plan, which is timed four times, or three of their standard errors. Knobs\n"
-     "given in a spec are kept; --knobs names the knobs to vary. --dry-run lists\n"
-     "the candidates.\n",
+     (const char *const[]){
+         "Finds the fastest knobs of every kernel that the specs need, on the GPU. The autotuning "
+         "candidates are different plans, at most `--limit`, those nearest to the rule's plan "
+         "first. For a knob with many legal values only some are candidates, and for compact, "
+         "whose best value depends on the data, only if `--knobs` names it. Knobs that a spec sets "
+         "are not varied.",
+         "All candidates are compiled in parallel and compared with the reference on a small "
+         "problem, with full lists and with damaged ones. Then they are timed alternately, on the "
+         "shape of `--queries`, `--rows`, `--lists` and similar options, with the defaults of "
+         "`bench`: seven launches of each, then `--repeat` of the six fastest and of the rule's "
+         "plan, which is timed four times. The noise is the range of these four medians, or three "
+         "standard errors of a median, estimated from the rule's launches, if that is more. A "
+         "candidate whose median is below the smallest of the four by more than the noise goes "
+         "into the tuning file. Otherwise an earlier entry, which is also a candidate, is removed. "
+         "Exit status 1 if a candidate did not compile or gave wrong results; the others are still "
+         "tuned.",
+         "With `--dry-run` the candidates are listed, for `--arch` if need be without a GPU.",
+         NULL},
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
          OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
     {"emulate", "-- PROGRAM [ARGUMENT]...", "run a program without a GPU, on the emulator",
-     "Runs the program with the emulator as its CUDA driver and NVRTC (SMELT_CUDA, SMELT_NVRTC).\n"
-     "Its smelt contexts must be of kind SMELT_CONTEXT_DEVICE, and its device memory smelt's\n"
-     "(smelt/device.h): it cannot call CUDA itself. Ends with the program's exit status.\n",
+     (const char *const[]){
+         "Runs a program with the emulator as its CUDA driver and NVRTC (SMELT_CUDA, SMELT_NVRTC). "
+         "Its smelt contexts must be of kind SMELT_CONTEXT_DEVICE, on a device for sm_90a, and its "
+         "device memory comes from smelt (smelt/device.h); it cannot call CUDA itself. Kernels for "
+         "the emulator are kept in the cache, apart from those for GPUs. A race, a bad address or "
+         "a deadlock in a kernel is a failure of the call. The exit status is the program's.",
+         NULL},
      TOOL_COMMON, tool_run_emulate},
     {"cache", "stat|verify [PATH]|prune|clear|export FILE|import FILE",
      "inspect and maintain the cache of compiled kernels",
-     "stat    counts the cache's entries and bytes, and all processes' hits and misses\n"
-     "verify  reads every entry and removes damaged ones (exit status 1 if there were any); of\n"
-     "        the read-only layer, or of a PATH (an exported file or a folder), it removes none\n"
-     "prune   removes the least recently used entries: those older than --older-than, and\n"
-     "        others until --max-size, or the cap, is kept\n"
-     "clear   removes every entry\n"
-     "export  writes every entry and the tuning file into one file, for a container image or\n"
-     "        another machine: there import it, or name it in SMELT_CACHE_READONLY_DIR, or\n"
-     "        unpack it with tar and name the folder\n"
-     "import  adds the kernels in such a file or in a cache folder; without kernels that is an\n"
-     "        error unless --allow-empty is given\n",
+     (const char *const[]){
+         "stat\tcounts the cache's entries and bytes, and shows how many lookups of all processes "
+         "found their kernel since the cache was created or cleared",
+         "verify\treads every entry and removes damaged ones (exit status 1 if there were any); it "
+         "also reads the read-only layer, or instead of both the file or folder PATH, from which "
+         "it removes nothing",
+         "prune\tremoves the least recently used entries: those not used for `--older-than`, then "
+         "as many as it takes to keep `--max-size`, or else the cap",
+         "clear\tremoves every entry",
+         "export\twrites every entry of the cache and of the read-only layer, and the tuning file, "
+         "into one tar file: the same entries give the same bytes. Its member `contents` names the "
+         "version of smelt and the kernels. It replaces an existing file when the new one is "
+         "complete, and refuses to replace anything but a file.",
+         "import\tadds the entries of an exported file or of a cache folder to the cache (exit "
+         "status 1 if some were damaged). A file or folder without a kernel, often a mistake, is "
+         "an error without `--allow-empty`. A world-writable file is refused.",
+         "Instead of importing an exported file, SMELT_CACHE_READONLY_DIR can name the file "
+         "itself, or the folder that tar(1) unpacked it into. Kernels compiled for the emulator "
+         "have a separate subfolder, with a cap of the same size: `stat` counts them separately, "
+         "`verify`, `prune` and `clear` process both kinds, and `list --cache` and `export` leave "
+         "them out. Files that smelt did not write are kept.",
+         NULL},
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "report what this machine has and lacks",
-     "Reports driver, GPUs, NVRTC, cache folder and read-only layer, and for each problem a\n"
-     "remedy; also how many cached kernels are another version's, which this one does not use.\n"
-     "Exit status 3 when something is missing, 1 when the cache, or a read-only layer\n"
-     "that was named, cannot be used.\n",
+     (const char *const[]){
+         "Shows driver, GPUs, NVRTC, cache folder and read-only layer, their problems and how to "
+         "fix them, and how many entries of each layer belong to another version of smelt, so that "
+         "this one does not use them, or to another NVRTC. Exit status 3 if something is missing, "
+         "1 if the cache or a configured read-only layer cannot be used.",
+         NULL},
      TOOL_COMMON, tool_run_doctor},
 };
 
@@ -113,12 +164,84 @@ static void print_short_help(FILE *file) {
     fputs("\nSee also `smelt VERB --help`; `smelt --version` prints the version.\n", file);
 }
 
+/* The environment variables of the command, the library and the emulator. As for options, --help prints a
+ * text's first sentence, the man page all. */
+static const struct variable {
+    const char *name, *help;
+} variables[] = {
+    {"SMELT_CACHE_DIR",
+     "the cache's folder; default $XDG_CACHE_HOME/smelt or ~/.cache/smelt. smelt bypasses it, with "
+     "a warning that gives the reason, unless it is safe from other users. Every folder and "
+     "symbolic link on its path, from the root on, must belong to the user or to root. A folder "
+     "that everyone or another group can write needs the sticky bit, and the path must not have a "
+     "link in such a folder."},
+    {"SMELT_CACHE_READONLY_DIR",
+     "a cache that is searched first and never written: a folder, or an exported file. `smelt "
+     "cache export` writes such a file. smelt uses kernels of any NVRTC from it, preferring those "
+     "of the installed one, so NVRTC need not be installed. Anyone may own it, but it must not be "
+     "writable by everyone, and neither must a folder on its path, unless that folder has the "
+     "sticky bit."},
+    {"SMELT_CACHE_CAP", "the cache's size limit: bytes, or with K, M, G; default 1 GiB"},
+    {"SMELT_CACHE_LOCK",
+     "`local` (the default), `shared` or `off`: which processes wait for the one that compiles the "
+     "kernel they need. `local`: those of one machine; `shared`: all that use the cache's folder, "
+     "whose file system must support locks; `off`: none."},
+    {"SMELT_CACHE_LOCK_TIMEOUT", "how long they wait at most, in seconds; default 60"},
+    {"SMELT_CACHE_DISABLE", "1: the cache is neither read nor written"},
+    {"SMELT_CACHE_RECOMPILE", "1: the cache is written, not read"},
+    {"SMELT_OFFLINE",
+     "1: nothing is compiled; a kernel that is in no layer of the cache is an error that names it"},
+    {"SMELT_TUNING",
+     "the tuning file; default: `tuning` in the cache's folder, and in the read-only layer"},
+    {"SMELT_TUNING_DISABLE", "1: tuning entries are ignored"},
+    {"SMELT_TEMPLATES",
+     "for work on kernels: a folder whose templates replace the built-in ones of the same names. "
+     "It is laid out as `templates/` of the source tree (`NAME.cu`, `NAME.cuh`, `NAME.h`, "
+     "`common/`, `ptx/`). Each new context reads and checks it; it must be as trustworthy as a "
+     "read-only cache. Headers that the library was compiled with must not differ."},
+    {"SMELT_NVRTC", "the only libnvrtc to use"},
+    {"SMELT_NVRTC_DEBUG",
+     "`lines` or `full`: compile for a profiler or a debugger. `lines`: kernels carry their "
+     "templates' line numbers; `full`: they are unoptimised, with debug information. Such kernels "
+     "have separate entries in the cache."},
+    {"SMELT_CUDA", "for tests: the driver library to open instead of libcuda.so.1"},
+    {"SMELT_EMULATOR",
+     "the emulator's library, libsmelt_emu.so, for `check --emulate` and `emulate`. Default: that "
+     "of the command's build folder, else the installed one."},
+    {"CC", "the C compiler of `check --emulate`; default: cc, gcc or clang, the first that can be "
+           "run. It must exist; options may follow it."},
+    {"SMELT_EMU_DEVICES", "the number of emulated devices, 1 to 8; default 1"},
+    {"SMELT_EMU_MULTIPROCESSORS", "the number of multiprocessors of the emulated device 0, 1 to "
+                                  "1024; default 2. Device n has n more."},
+    {"SMELT_EMU_SOURCE",
+     "a file with CUDA source that the emulator compiles instead of the kernel of the same name. "
+     "It serves to try an edit of the output of `smelt emit`. It is an error if the file cannot be "
+     "read, holds no kernel, or holds a kernel that is never compiled."},
+    {"SMELT_EMU_CFLAGS", "options for the emulator's C compiler, after its own"},
+    {"SMELT_EMU_KEEP", "an existing folder that keeps each kernel's C source, compiler output and "
+                       "object. Each kernel has a subfolder."},
+    {"SMELT_EMU_OBJECTS",
+     "a folder in which processes share kernels compiled for the emulator, up to 1 GiB. Default: "
+     "none; each process compiles its kernels. A folder that the rules of SMELT_CACHE_DIR do not "
+     "allow is an error. The emulator ignores it with SMELT_EMU_CFLAGS or SMELT_EMU_KEEP."},
+    {"SMELT_EMU_EDITED_OBJECTS", "another such folder, for kernels of SMELT_EMU_SOURCE"},
+    {"SMELT_LOG", "`error`, `warning`, `info` or `debug`; overrides the level that a program sets. "
+                  "If the program has no log callback, the log goes to standard error. At `info` "
+                  "it has a line for the start and the end of each compilation."},
+    {"NO_COLOR", "if set: no colour and no progress bar"},
+};
+
+enum { VARIABLES = sizeof variables / sizeof variables[0] };
+
 static void print_long_help(void) {
-    printf("smelt writes, compiles, caches and launches CUDA kernels for sparse attention and "
-           "the\nlightning indexer that chooses its keys.\n\n");
+    tool_print_wrapped("smelt writes, compiles, caches and launches CUDA kernels for sparse "
+                       "attention and the lightning indexer that chooses its keys.",
+                       0);
+    putchar('\n');
     print_short_help(stdout);
     printf(
-        "\n%s\n"
+        "\n"
+        "A SPEC is `family:key=value,...`, an operator or one of its kernels; see `smelt list`.\n"
         "Every verb takes --json: one JSON document on standard output.\n\n"
         "exit status:\n"
         "  0  success\n"
@@ -126,27 +249,26 @@ static void print_long_help(void) {
         "  2  a usage error or an impossible spec\n"
         "  3  the machine lacks something: a GPU, a driver, NVRTC, a C compiler, a cached "
         "kernel\n\n"
-        "environment:\n"
-        "  SMELT_CACHE_DIR           the cache's folder; default $XDG_CACHE_HOME/smelt, else\n"
-        "                            ~/.cache/smelt\n"
-        "  SMELT_CACHE_READONLY_DIR  a cache, or an exported file, that is searched first\n"
-        "  SMELT_CACHE_CAP           the cache's size limit: bytes, or with K, M, G; default 1G\n"
-        "  SMELT_CACHE_DISABLE=1     neither read nor write the cache\n"
-        "  SMELT_CACHE_RECOMPILE=1   write the cache without reading it\n"
-        "  SMELT_OFFLINE=1           compile nothing: a kernel that is not cached is an error\n"
-        "  SMELT_TUNING              the tuning file; default `tuning` in the cache's folder\n"
-        "  SMELT_TUNING_DISABLE=1    ignore tuning entries\n"
-        "  SMELT_NVRTC               the libnvrtc to use instead of searching\n"
-        "  SMELT_NVRTC_DEBUG         lines or full: compile for a profiler or a debugger\n"
-        "  SMELT_TEMPLATES           a folder whose templates are used instead of the built-in "
-        "ones\n"
-        "  SMELT_EMULATOR            the emulator's library for check --emulate and emulate\n"
-        "  CC                        the C compiler for check --emulate\n"
-        "  SMELT_EMU_...             settings of the emulator, in smelt(1)\n"
-        "  SMELT_LOG                 error, warning, info or debug\n"
-        "  NO_COLOR                  no colour and no progress bar\n\n"
-        "The man page smelt(1) lists all of them, with examples.\n",
-        SPEC_HELP);
+        "environment:\n");
+    for (size_t i = 0; i < VARIABLES; i++) {
+        char *text = tool_first_sentence(variables[i].help);
+        printf("  %-26s", variables[i].name);
+        tool_print_wrapped(text, 28);
+        free(text);
+    }
+    printf("\nThe man page smelt(1) has more about each, with examples.\n");
+}
+
+/* All help as one document, from which the man page is made. */
+static void print_json_help(void) {
+    json_t *of_verbs = tool_json(json_array()), *environment = tool_json(json_array());
+    for (size_t i = 0; i < VERBS; i++)
+        json_array_append_new(of_verbs, tool_verb_json(&verbs[i]));
+    for (size_t i = 0; i < VARIABLES; i++)
+        json_array_append_new(environment, tool_pack("{s:s, s:s}", "name", variables[i].name,
+                                                     "help", variables[i].help));
+    tool_print_json(tool_pack("{s:s, s:o, s:o}", "version", smelt_version(), "verbs", of_verbs,
+                              "environment", environment));
 }
 
 /* ---- dispatch -------------------------------------------------------------------------------- */
@@ -185,6 +307,7 @@ static int run_verb(const struct tool_verb *verb, int argc, char **argv) {
 static int run(int argc, char **argv) {
     struct tool_options none = {.json = tool_wants_json(argc, argv)};
     const char *first = argc > 1 ? argv[1] : "";
+    const int help = !strcmp(first, "help");
     if (argc < 2) {
         print_short_help(stderr);
         return TOOL_USAGE;
@@ -193,11 +316,13 @@ static int run(int argc, char **argv) {
         printf("smelt %s\n", smelt_version());
         return TOOL_OK;
     }
-    if (!strcmp(first, "--help") || !strcmp(first, "-h") || (!strcmp(first, "help") && argc == 2)) {
-        print_long_help();
+    if (!strcmp(first, "--help") || !strcmp(first, "-h") || (help && argc == 2 + (int)none.json)) {
+        if (none.json)
+            print_json_help();
+        else
+            print_long_help();
         return TOOL_OK;
     }
-    int help = !strcmp(first, "help");
     const struct tool_verb *verb = find_verb(help ? argv[2] : first);
     if (!verb)
         return refuse_verb(&none, help ? argv[2] : first);

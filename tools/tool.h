@@ -5,7 +5,7 @@
  * The files form layers, in this header's order; each calls only those above it: memory, json,
  * output, names, arguments, manifest, targets, kernels, stale and emulator, the verbs, main.
  *
- * Output rules (docs/smelt.1): results go to standard output, messages to standard error. With
+ * Output rules: results go to standard output, messages to standard error. With
  * --json standard output carries exactly one JSON document.
  */
 #pragma once
@@ -78,8 +78,9 @@ struct tool_verb {
     const char *name;
     const char *arguments; /* as in the usage line; "-- ...": a program's, which may have options */
     const char *summary;   /* one line */
-    const char *details;   /* the help's paragraphs, ending in a newline */
-    uint64_t options;      /* a set: TOOL_BIT of enum tool_option */
+    const char *const *details; /* the help's paragraphs, ended by NULL: a sentence or more, or a
+                                   term, a tab and its explanation */
+    uint64_t options;           /* a set: TOOL_BIT of enum tool_option */
     int (*run)(const struct tool_options *options);
 };
 
@@ -119,6 +120,12 @@ int tool_inputs_given(const struct tool_options *options);
  * printed. */
 int tool_options_fit(const struct tool_options *options, const char *spec);
 void tool_print_verb_help(const struct tool_verb *verb);
+/* All that the help says, in whole: what the man page is made from (tools/man.py). */
+json_t *tool_verb_json(const struct tool_verb *verb);
+/* Of a text of help, without the period; to be freed. */
+char *tool_first_sentence(const char *text);
+/* Prints a text that begins at column `left`, and wraps it there. */
+void tool_print_wrapped(const char *text, int left);
 /* Whether argv contains --json, so that errors before it obey it too. */
 int tool_wants_json(int argc, char **argv);
 

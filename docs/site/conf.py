@@ -16,6 +16,7 @@ html_title = f"smelt {release}"
 html_copy_source = False
 copybutton_exclude = ".linenos, .go"
 myst_heading_anchors = 4
+myst_enable_extensions = ["deflist"]  # the man page has definition lists
 
 breathe_projects = {"smelt": str(root / "build/docs/doxygen/xml")}
 breathe_default_project = "smelt"

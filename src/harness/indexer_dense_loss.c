@@ -31,10 +31,11 @@ static const char *const options[] = {"width", "documents",       "lists", "scal
 
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
-    {"loss-alone", SMELT__OPTION_FLAG, OWN(LOSS_ALONE), 0, 0, NULL, "ask for no gradients", 0},
+    {"loss-alone", SMELT__OPTION_FLAG, OWN(LOSS_ALONE), 0, 0, NULL, "request no gradients", 0},
     {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL, "give weights and grad_loss too",
      0},
-    {"each-loss", SMELT__OPTION_FLAG, OWN(EACH_LOSS), 0, 0, NULL, "ask for each query's loss", 0},
+    {"each-loss", SMELT__OPTION_FLAG, OWN(EACH_LOSS), 0, 0, NULL, "request each query's loss too",
+     0},
 };
 
 static const struct smelt__problem_options kinds[] = {

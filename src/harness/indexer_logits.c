@@ -28,7 +28,7 @@ enum { CANDIDATES }; /* own options by number */
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
     {"candidates", SMELT__OPTION_INTEGER, OWN(CANDIDATES), 0, INT32_MAX, NULL,
-     "with candidate_block: blocks of a query", SMELT__OPTION_INPUTS},
+     "number of listed blocks of a query, with candidate_block", SMELT__OPTION_INPUTS},
 };
 
 static int64_t candidates_of(const struct smelt__indexer_logits_spec *spec,

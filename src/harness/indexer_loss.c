@@ -38,10 +38,16 @@ static const char *const options[] = {"width", "valid", "documents", "lists", "t
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
     {"scores", SMELT__OPTION_CHOICE, OWN(SCORES), 0, 0, scores_names,
-     "how the logits stand to the target", SMELT__OPTION_INPUTS},
+     "how logits and target are related. `far-off`: unrelated; `trained`: the logits are nearly "
+     "the target's logarithm; `odd`: zeros, infinities and NaN in logits, target and weights; "
+     "`certain`: target and probability 1 at one slot, and grad_loss infinite.",
+     SMELT__OPTION_INPUTS},
     {"weighted", SMELT__OPTION_FLAG, OWN(WEIGHTED), 0, 0, NULL, "give weights and grad_loss too",
      0},
-    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names, "requested outputs", 0},
+    {"outputs", SMELT__OPTION_CHOICE, OWN(OUTPUTS), 0, 0, outputs_names,
+     "requested outputs. `grad`: the loss and its gradient; `losses`: also each query's loss; "
+     "`loss`: only the loss.",
+     0},
 };
 
 static int64_t count_queries(const struct smelt__problem_options *given) {

@@ -273,7 +273,8 @@ const struct smelt__option smelt__limits_option = {
     0,
     SMELT__LIMITS_KINDS - 1,
     limits_names,
-    "the rows that a query may read: all, up to its own, any number",
+    "the rows that a query may read. `none`: all; `causal`: up to its own; `odd`: any number, also "
+    "out of range.",
     SMELT__OPTION_INPUTS};
 
 /* Causal: rows up to the query's own. Odd: any number, usually in the middle of an entry, sometimes out of

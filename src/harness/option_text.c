@@ -25,29 +25,46 @@ static const struct smelt__option vocabulary[] = {
     {"rows", SMELT__OPTION_INTEGER, FIELD(rows), 1, INT32_MAX, NULL, "KV rows of each batch", 0},
     {"strided", SMELT__OPTION_FLAG, FIELD(strided), 0, 0, NULL, "tensors with gaps", 0},
     {"odd", SMELT__OPTION_INTEGER, FIELD(odd), 1, 2 * SMELT__MOST_TENSORS, NULL,
-     "number of the only tensor whose address or strides are odd", 0},
-    {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL, "strides of billions; with --emulate",
+     "number of the only tensor whose address or strides are odd. Tensor (N - 1) / 2 of the "
+     "operator's table begins at the least legal alignment (N odd) or has gaps (N even); the "
+     "others are packed and aligned.",
+     0},
+    {"far", SMELT__OPTION_FLAG, FIELD(far), 0, 0, NULL,
+     "strides of billions, so that every product of an index and a stride exceeds 2^32 elements; "
+     "with `--emulate`",
      SMELT__OPTION_EMULATED},
     {"width", SMELT__OPTION_INTEGER, FIELD(width), 1, 1 << 24, NULL,
      "index slots of a query; default: topk", 0},
     {"valid", SMELT__OPTION_INTEGER, FIELD(valid), 1, 1 << 24, NULL,
-     "valid slots of a query, random lists; default: all", 0},
+     "valid slots of a query in random lists, at most its slots and the number of rows; default: "
+     "all",
+     0},
     {"documents", SMELT__OPTION_INTEGER, FIELD(documents), 1, 1 << 20, NULL,
-     "documents of a batch, causal and packed lists", 0},
+     "documents of a batch in causal and packed lists", 0},
     {"lists", SMELT__OPTION_CHOICE, FIELD(lists), 0, 0, smelt__lists_names,
-     "index lists, or windows of keys", SMELT__OPTION_INPUTS},
+     "index lists, or windows of keys. Lists: `random` (distinct rows), `causal` (packed "
+     "documents), `window` (the last rows), `adversarial` (empty rows, duplicates, values out of "
+     "range), `packed` (packed documents of equal length), `log` (lengths whose logarithm is "
+     "uniform), `drift` (nine slots in ten are those of the previous query), `full` (the first "
+     "rows of the table, in order). Windows: `full` is every key, `random` any range, `causal` and "
+     "`packed` the query's document up to the query, `adversarial` empty, inverted and out of "
+     "range. By default `check` runs the first four kinds, for windows also `full`.",
+     SMELT__OPTION_INPUTS},
     {"query-list", SMELT__OPTION_CHOICE, FIELD(query_list), 0, 0, query_lists,
-     "compute listed queries only", 0},
+     "compute listed queries only. `repeated`: some queries several times.", 0},
     {"scale", SMELT__OPTION_NUMBER, FIELD(scale), 0, 0, NULL, "softmax scale; default 1/sqrt(dqk)",
      0},
-    {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL, "inputs whose scores pass 100", 0},
+    {"spiky", SMELT__OPTION_FLAG, FIELD(spiky), 0, 0, NULL, "inputs whose scores exceed 100", 0},
     {"topk-length", SMELT__OPTION_FLAG, FIELD(topk_length), 0, 0, NULL, "give topk_length too", 0},
     {"max-logits", SMELT__OPTION_FLAG, FIELD(max_logits), 0, 0, NULL,
      "request max_logits or the values too", 0},
     {"dkv", SMELT__OPTION_CHOICE, FIELD(dkv), 0, 0, dkv_kinds,
-     "type of the gradient with respect to keys (add: to fp32)", 0},
+     "type of the backward pass's gradient of the keys. `add` adds to the caller's fp32 tensor.",
+     0},
     {"workspace-limit", SMELT__OPTION_INTEGER, FIELD(workspace_limit), 1, INT64_C(1) << 40, NULL,
-     "bytes of workspace, or of the partial rows in it", 0},
+     "limit of the call's workspace in bytes, or of the partial rows in it. With a small limit the "
+     "call splits its queries into chunks.",
+     0},
 };
 
 enum { WORDS = sizeof vocabulary / sizeof vocabulary[0], COMMON = 7 };

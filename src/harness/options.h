@@ -73,8 +73,8 @@ struct smelt__option {
     size_t field; /* its offset in struct smelt__problem_options */
     int64_t least, most;
     const char *const *choices; /* ended by NULL */
-    const char *help;           /* one line; the help text adds the choices, and the operator that
-                                   has an own option */
+    const char *help;           /* --help prints its first sentence, the man page all; both add the
+                                   choices, and the operator that has an own option */
     unsigned traits;            /* a set of enum smelt__option_trait */
 };
 

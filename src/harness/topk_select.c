@@ -26,8 +26,8 @@ static const char *const options[] = {NULL};
 #define OWN(number) offsetof(struct smelt__problem_options, own[number])
 static const struct smelt__option own_options[] = {
     {"data", SMELT__OPTION_CHOICE, OWN(DATA), 0, 0, smelt__topk_data_names,
-     "the scores to select from", SMELT__OPTION_INPUTS},
-    {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds, "of its rows",
+     "kind of the scores to select from", SMELT__OPTION_INPUTS},
+    {"windows", SMELT__OPTION_CHOICE, OWN(WINDOWS), 0, 0, window_kinds, "windows of the rows",
      SMELT__OPTION_INPUTS},
     {"values", SMELT__OPTION_FLAG, OWN(VALUES), 0, 0, NULL, "request the values too", 0},
 };

@@ -112,9 +112,9 @@ document() {
 
 # Last: every member of the documents is in smelt(1), "JSON".
 finish() {
-    sed -n '/^.SH JSON/,/^.SH EXIT/p' "$(dirname "$0")/../../docs/smelt.1" >"$work/manual"
+    sed -n '/^# JSON/,/^# Exit/p' "$(dirname "$0")/../../tools/smelt.1.md" >"$work/manual"
     for key in $(sort -u "$work/keys" 2>/dev/null); do
-        grep -qw -- "$key" "$work/manual" || failed "smelt.1 documents the member $key" 'not in JSON'
+        grep -qw -- "$key" "$work/manual" || failed "smelt.1.md documents the member $key" 'not in JSON'
     done
     echo "1..$number"
     exit $((failures > 0))

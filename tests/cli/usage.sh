@@ -1,7 +1,8 @@
 #!/bin/sh
 # Help, and invalid input for every verb: exit status 2 and a message with the value.
 . "$(dirname "$0")/cases.sh"
-documents=$3 # the folder of the man page and the completion
+documents=$3 # the folder of the completions
+man_page=$4  # that the build made
 
 # completes WORD...: bash's completions of the last word, one per line, with this command in the path.
 completes() {
@@ -10,10 +11,10 @@ completes() {
         "$documents/smelt.bash-completion" smelt "$@" >"$work/out" 2>"$work/err"
 }
 
-# manual OPTION: the man page's text about it, without troff's backslashes.
+# manual OPTION: the man page's text about it, with <> around what is bold.
 manual() {
-    sed 's/\\-/-/g' "$documents/smelt.1" |
-        awk -v option="$1" '/^\.(TP|S[HS])/ { getline; on = ($0 " ") ~ (option "[ ,\"]") } on'
+    sed 's/\\-/-/g; s/\\fB\([^\\]*\)\\fR/<\1>/g' "$man_page" |
+        awk -v option="<$1>" '/^\.S[HS]/ { on = 0 } /^\.TP/ { getline; on = index($0, option) } on'
 }
 
 # same_values VERB OPTION: the choices in the error for a wrong value (from the table) equal those in the man
@@ -28,9 +29,9 @@ same_values() {
         grep -qw -- "$value" "$work/manual" || wrong="$wrong, no $value in smelt.1"
         grep -qw -- "$value" "$work/said" || wrong="$wrong, no $value in --help"
     done
-    # Words in bold in the man page other than values: verbs, and operators, which have an underscore.
-    for bold in $(sed -n 's/^\.BR\{0,1\} \([a-z][a-z0-9-]*\)\( .*\)\{0,1\}$/\1/p' "$work/manual"); do
-        case " $values check bench tune show emit " in
+    # Words in bold in the man page other than values: options, verbs, and operators, which have an underscore.
+    for bold in $(grep -oE '<[a-z][a-z0-9-]*>' "$work/manual" | tr -d '<>'); do
+        case " $values check bench tune show emit warm " in
         *" $bold "*) ;;
         *) wrong="$wrong, $bold in smelt.1 is none" ;;
         esac
@@ -56,8 +57,7 @@ for verb in warm list show emit check bench tune emulate cache doctor; do
     prints "$verb has a usage line" "^usage: smelt $verb"
     prints "$verb takes --json" '^ +--json'
     for option in $(grep -Eo -- '--[a-z-]+' "$work/out" | sort -u); do
-        # In troff a hyphen has a backslash.
-        sed 's/\\-/-/g' "$documents/smelt.1" | grep -q -- "$option"
+        manual "$option" | grep -q .
         holds $? "smelt.1 knows $option ($verb)" 'not in the man page'
     done
     for option in $(sed -n 's/^ .* \(--[a-z-]*\) \(KIND\|SET\|TABLE\) .*/\1/p' "$work/out"); do
@@ -68,9 +68,11 @@ for verb in warm list show emit check bench tune emulate cache doctor; do
         compared="$compared $option"
     done
     grep -q "^  $verb " "$work/help" || failed "$verb in --help" 'not there'
-    grep -q "fB$verb" "$documents/smelt.1" || failed "$verb in smelt.1" 'not there'
+    grep -q "^\.SS .fB$verb" "$man_page" || failed "$verb in smelt.1" 'not there'
     grep -q "\<$verb\>" "$documents/smelt.bash-completion" || failed "$verb completes" 'not there'
 done
+gives 0 '' help --json
+document 'help --json' version:string verbs.0.name=warm verbs.0.options.0.help:string environment.0.help:string
 gives 0 '' help warm
 prints 'help VERB is VERB --help' '^usage: smelt warm'
 for verb in prune export import; do
@@ -78,13 +80,12 @@ for verb in prune export import; do
     holds $? "$verb is not advertised" 'it is in --help'
 done
 # Environment variables: those that the sources read.
-sed 's/\\f[BRI]//g' "$documents/smelt.1" >"$work/manual"
 for variable in $(grep -rhoE '"SMELT_[A-Z_]+"' "$documents/../src/runtime" "$documents/../src/emu" \
     "$documents/../tools" | tr -d '"' | sort -u); do
     case $variable in
     SMELT_ERROR_* | SMELT_OK | *_INIT) ;; # of the interface
     *)
-        grep -qw "$variable" "$work/manual"
+        manual "$variable" | grep -q .
         holds $? "smelt.1 knows $variable" 'not in the man page'
         ;;
     esac

@@ -30,7 +30,7 @@ def main(root):
         for path in pathlib.Path(root, folder).rglob("*") if path.is_file()]
     for name in names:
         path = pathlib.Path(root, name)
-        if name == "tests/docs/names.py" or path.suffix not in (".md", ".py", ".sh", ".toml", ".1", ".h", ".c", ".yml"):
+        if name == "tests/docs/names.py" or path.suffix not in (".md", ".py", ".sh", ".toml", ".h", ".c", ".yml"):
             continue
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
             if OLD.search(line):

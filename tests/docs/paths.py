@@ -12,7 +12,7 @@ import re
 import sys
 
 FOLDERS = "src tests tools templates include bench docs scripts examples python".split()
-TEXT = "c h cu cuh md sh py build txt 1 bash-completion".split()
+TEXT = "c h cu cuh md sh py build txt bash-completion".split()
 NAMED = "c|h|cu|cuh|md|sh|py|txt|results|build|diff|dict|inc"
 # Folders that tests create, and recorded texts.
 FOREIGN = ("tests/unit/embed", "tests/fuzz/corpus", "tests/abi/", "tests/emu/mutation/", "tests/docs/")
