@@ -31,7 +31,7 @@ expect 'a knob for one kernel' 0 'bwd.threads=32' \
     "$smelt" check --emulate toy:width=77,passes=both,bwd.threads=32
 expect 'far strides' 0 '0 failed' "$smelt" check --emulate toy:width=9,passes=both --far
 expect 'its options are its own' 2 'lists' "$smelt" check --emulate toy:width=77 --lists causal
-expect 'help has its own option' 0 '^      --sign KIND +toy: of the rows. elements: any, positive$' "$smelt" check --help
+expect 'help has its own option' 0 '^      --sign KIND +toy: of the rows. elements \(any, positive\)$' "$smelt" check --help
 expect 'its own option' 0 'toy:width=77 .* positive .* passed' "$smelt" check --emulate toy:width=77 --sign positive
 expect 'a wrong value of it' 2 "\-\-sign: 'odd' is none of any, positive$" \
     "$smelt" check --emulate toy:width=77 --sign odd
