@@ -140,7 +140,7 @@ DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int quer
         *(float2 *)&params->statistics[2 * ((i64)entry * params->query_rows + head)] = row;
     }
     if (params->dsink_parts && head < HEADS) {
-        const float part = warp_sum(share > 0.0f ? -delta * share : 0.0f);
+        const float part = warp_sum(share != 0.0f ? -delta * share : 0.0f);
         if (lane == 0) {
             params->dsink_parts[(i64)blockIdx.x * HEADS + head] = part;
         }

@@ -96,11 +96,14 @@ def _probabilities(q, keys, valid, sink, scale):
     shift = torch.where(highest == float("-inf"), torch.zeros_like(highest), highest)
     weights = torch.exp(scores - shift)
     total = weights.sum(-1, keepdim=True)
-    lse = shift + torch.log(total.detach())
-    beside = torch.zeros_like(total) if sink is None else torch.exp(sink[:, None] - shift)
-    whole = total + beside
-    whole = torch.where(whole == 0, torch.ones_like(whole), whole)
-    return weights / whole, beside / whole, lse.squeeze(-1), highest.squeeze(-1)
+    empty = total == 0
+    whole = total.masked_fill(empty, 1.0)
+    lse, p = shift + torch.log(whole), weights / whole
+    beside = torch.zeros_like(total)
+    if sink is not None:  # by differences, which no sink, however large, makes NaN
+        ahead = lse - sink[:, None]
+        beside, p = torch.sigmoid(-ahead).masked_fill(empty, 0.0), p * torch.sigmoid(ahead).masked_fill(empty, 0.0)
+    return p, beside, lse.detach().masked_fill(empty, float("-inf")).squeeze(-1), highest.squeeze(-1)
 
 
 def _attend(q, k, v, rows, valid, sink, scale):

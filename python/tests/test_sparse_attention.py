@@ -162,6 +162,21 @@ def test_without_autograd(device):
 
 
 @pytest.mark.parametrize("backend", ["smelt", "torch"])
+def test_extreme_sinks(device, backend):
+    """A sink far above the scores leaves nothing to the slots; only a NaN makes results NaN, those of its own head."""
+    problem = Problem(device, heads=6)
+    sink = torch.tensor([1.0, 200.0, 3e38, float("inf"), float("-inf"), float("nan")], device=device).requires_grad_()
+    problem.sink = sink
+    out, lse = problem.run(return_lse=True, backend=backend)
+    dq, dkv, dsink = torch.autograd.grad(out, (problem.q, problem.kv, sink), problem.grad_out)
+    some = (lse[:, 0] > float("-inf")).unsqueeze(1)  # the queries with a valid slot
+    assert not out[:, 1:4].any() and not dq[:, 1:4].any() and not dsink[1:5].any() and dsink[0] != 0
+    assert out[:, 4].any() and dq[:, 4].any() and not out[:, :5].isnan().any() and not dq[:, :5].isnan().any()
+    assert dsink[5].isnan() and (out[:, 5].isnan() == some).all() and (dq[:, 5].isnan() == some).all()
+    assert not lse.isnan().any() and dkv.isnan().any()
+
+
+@pytest.mark.parametrize("backend", ["smelt", "torch"])
 def test_query_list(device, backend):
     problem = Problem(device, sink=True)
     queries = torch.tensor([3, 99, -1, 0, 2], dtype=torch.int32, device=device)
