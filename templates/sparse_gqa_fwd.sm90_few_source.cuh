@@ -15,7 +15,9 @@ DEVICE const char *query_chunk(const struct few_params *params, const struct few
 }
 
 DEVICE void prefetch_head(const struct few_params *params, const struct few_item *item, int head) {
-    prefetch_l2(query_row(params, item, head), DQK * 2);
+    if (has_query(params, item)) {
+        prefetch_l2(query_row(params, item, head), DQK * 2);
+    }
 }
 
 /* ---- results ---- */

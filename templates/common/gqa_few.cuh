@@ -54,6 +54,15 @@ DEVICE int some_query(const struct few_params *params, const struct few_item *it
     return maximum(query, 0);
 }
 
+/* Groups that consist of skipped entries of the query list have none. */
+DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
+    bool found = false;
+    for (int i = 0; i < ITEM_QUERIES && !found; ++i) {
+        found = item_query(params, item, i * GROUP_HEADS) >= 0;
+    }
+    return found;
+}
+
 /* Row numbers of a batch, and the batch of a number. */
 DEVICE int batch_rows(const struct few_params *params) {
     return params->groups.blocks * GRANULARITY;
@@ -98,6 +107,11 @@ DEVICE int item_query(const struct few_params *params, const struct few_item *it
 
 DEVICE int some_query(const struct few_params *params, const struct few_item *item, int head) {
     return item_query(params, item, head);
+}
+
+DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
+    (void)params, (void)item;
+    return true;
 }
 
 DEVICE struct item_slots slots_of(const struct few_params *params, const struct work *work) {

@@ -191,9 +191,15 @@ static void run_special(struct suite *suite) {
         {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=64,sink=1,unite=1",
          {.tokens = 4, .rows = 150, .lists = SMELT__LISTS_FULL},
          no_rows},
-        /* Of an empty query list no entry is read. */
+        /* Of an empty query list no entry is read, and no query. */
         {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,deterministic=1,"
          "passes=backward",
+         {.tokens = 4,
+          .rows = 150,
+          .lists = SMELT__LISTS_FULL,
+          .query_list = SMELT__QUERY_LIST_EMPTY},
+         judge_results},
+        {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,unite=1",
          {.tokens = 4,
           .rows = 150,
           .lists = SMELT__LISTS_FULL,
