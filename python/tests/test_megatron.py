@@ -74,6 +74,13 @@ class Layer:
         part.starts, part.ends = self.starts[queries], self.ends[queries]
         return part
 
+    def on(self, device):
+        """The same layer with its tensors on a device; its leaves are this one's."""
+        layer = Layer.__new__(Layer)
+        for name, value in self.__dict__.items():
+            setattr(layer, name, None if value is None else value.to(device))
+        return layer
+
     def call(self, sparse=True, per_token=False, relu=True, tp=None, **changes):
         """out and loss of the one hook."""
         named = {
@@ -132,7 +139,7 @@ class Layer:
             for out, loss in (got, want)
         ]
         for one, two in zip((*got, *gradients[0]), (*want, *gradients[1]), strict=True):
-            compare(one, two, exact)
+            compare(one.cpu(), two, exact)
 
 
 def compare(one, two, exact):
@@ -153,18 +160,18 @@ def backend(request):
 with_kernels = pytest.mark.parametrize("backend,exact", [("smelt", False), ("torch", True)], indirect=["backend"])
 
 
-def check_one_hook(exact, **options):
+def check_one_hook(exact, device="cpu", **options):
     """Two batches, two packed documents; a query that does not count."""
     layer = Layer(exact, starts=torch.tensor([0] * 5 + [5] * 4))
     layer.valid = torch.tensor([[True] * 8 + [False], [True] * 9])
-    layer.check(layer.call(**options), layer.definition(**options), exact)
+    layer.check(layer.on(device).call(**options), layer.definition(**options), exact)
     with torch.no_grad():
-        assert float(layer.call(**options)[1]) == 0.0
+        assert float(layer.on(device).call(**options)[1]) == 0.0
 
 
 @with_kernels
-def test_one_hook(backend, exact):
-    check_one_hook(exact)
+def test_one_hook(backend, exact, device):
+    check_one_hook(exact, device)
 
 
 def test_dense_loss(backend):
@@ -177,10 +184,10 @@ def test_without_relu(backend):
 
 
 @with_kernels
-def test_hooks_of_shared_lists(backend, exact):
+def test_hooks_of_shared_lists(backend, exact, device):
     layer = Layer(exact, batches=1, seed=1)
     for options in ({}, {"per_token": True}):
-        layer.check(layer.hooks(**options), layer.definition(**options), exact)
+        layer.check(layer.on(device).hooks(**options), layer.definition(**options), exact)
 
 
 def test_what_is_declined():
