@@ -379,12 +379,20 @@ int tool_inputs_given(const struct tool_options *options) {
 
 int tool_options_fit(const struct tool_options *options, const char *spec) {
     const struct smelt__harness_operator *op = smelt__harness_find(spec);
-    for (int i = 0; op && i < MAX_PROBLEM_OPTIONS; i++) {
-        const struct smelt__option *option = given_option(options, i);
-        if (option && !smelt__option_find(op, option->name))
-            return tool_fail(options, TOOL_USAGE, "%s has no option --%s", op->name, option->name);
+    const struct smelt__option *option = NULL;
+    char owners[HELP_LONGEST] = "";
+    for (int i = 0; op && i < MAX_PROBLEM_OPTIONS && !option; i++) {
+        option = given_option(options, i);
+        if (option && smelt__option_find(op, option->name))
+            option = NULL;
     }
-    return TOOL_OK;
+    if (!option)
+        return TOOL_OK;
+    for (int i = 0; smelt__harness_operators[i]; i++)
+        if (smelt__option_find(smelt__harness_operators[i], option->name))
+            add_text(owners, "%s%s", *owners ? ", " : "", smelt__harness_operators[i]->name);
+    return tool_fail(options, TOOL_USAGE, "%s has no option --%s; operators that have it: %s",
+                     op->name, option->name, owners);
 }
 
 static void add_value(struct tool_values *values, const char *text) {

@@ -47,10 +47,11 @@ static int need_compiler(const struct tool_options *options) {
     if (named)
         named += strspn(named, " ");
     if (named && *named)
-        return can_run(named)
-                   ? TOOL_OK
-                   : tool_fail(options, TOOL_MISSING,
-                               "CC names the C compiler \"%s\", which cannot be run", named);
+        return can_run(named) ? TOOL_OK
+                              : tool_fail(options, TOOL_MISSING,
+                                          "CC names the C compiler \"%s\", which cannot be run: "
+                                          "install it, or unset CC",
+                                          named);
     return can_run("cc") || can_run("gcc") || can_run("clang")
                ? TOOL_OK
                : tool_fail(options, TOOL_MISSING,
@@ -76,8 +77,10 @@ static int find_library(const struct tool_options *options, char path[PATH]) {
     const char *named = secure_getenv("SMELT_EMULATOR");
     if (named && *named) {
         if (!is_file(named))
-            return tool_fail(options, TOOL_MISSING, "SMELT_EMULATOR names %s, which does not exist",
-                             named);
+            return tool_fail(
+                options, TOOL_MISSING,
+                "SMELT_EMULATOR names %s, which does not exist: unset it to use the installed one",
+                named);
         snprintf(path, PATH, "%s", named);
         return TOOL_OK;
     }

@@ -281,10 +281,10 @@ static const struct tool_verb *find_verb(const char *name) {
 }
 
 static int refuse_verb(const struct tool_options *options, const char *name) {
-    const char *names[VERBS];
+    const char *names[VERBS + 2] = {"--help", "--version"};
     for (size_t i = 0; i < VERBS; i++)
-        names[i] = verbs[i].name;
-    const char *nearest = tool_nearest(name, names, VERBS);
+        names[2 + i] = verbs[i].name;
+    const char *nearest = tool_nearest(name, names, VERBS + 2);
     const char *kind = *name == '-' ? "option" : "verb";
     if (nearest)
         return tool_fail(options, TOOL_USAGE, "unknown %s '%s', did you mean %s?", kind, name,
@@ -328,6 +328,8 @@ static int run(int argc, char **argv) {
         return refuse_verb(&none, help ? argv[2] : first);
     if (!help)
         return run_verb(verb, argc, argv);
+    if (argc > 3)
+        return tool_fail(&none, TOOL_USAGE, "help takes one verb, not also '%s'", argv[3]);
     tool_print_verb_help(verb);
     return TOOL_OK;
 }

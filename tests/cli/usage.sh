@@ -161,7 +161,11 @@ holds $? 'the completion is bash' 'it does not parse'
 refuses "unknown verb 'wram', did you mean warm" wram
 refuses "unknown verb 'frobnicate'; .smelt --help. lists them" frobnicate
 refuses "unknown option '--frobnicate'" --frobnicate
+refuses "unknown option '--hlep', did you mean --help" --hlep
 refuses "unknown verb 'nothing'" help nothing
+refuses "help takes one verb, not also 'cache'" help warm cache
+refuses "takes no argument but gpus, not 'archs'" list gpus archs
+refuses 'sparse_attn has no option --data; operators that have it: topk_select$' check --emulate --data equal "$operator"
 refuses 'no option --pre, did you mean|no option --prest, did you mean --preset' warm --prest x
 refuses 'no option --frobnicate; .smelt list --help. lists' list --frobnicate
 refuses 'no option -x' list -x
@@ -182,10 +186,10 @@ refuses '--max-size belongs to prune, not to stat' cache stat --max-size 1G
 refuses '--older-than belongs to prune, not to clear' cache clear --older-than 1d
 refuses '--allow-empty belongs to import, not to export' cache export x --allow-empty
 for bad in 0 -1 1T 1GB G '' 1.5G 99999999999999999999 17179869184G; do
-    refuses "--max-size $bad; legal: a number of bytes above 0" cache prune --max-size "$bad"
+    refuses "--max-size $bad is not legal; legal: a number of bytes above 0" cache prune --max-size "$bad"
 done
 for bad in 0d 30 -1d d 1y 1dd '' 99999999999999999999s 99999999999999999w; do
-    refuses "--older-than $bad; legal: a number above 0 with a unit" cache prune --older-than "$bad"
+    refuses "--older-than $bad is not legal; legal: a number above 0 with a unit" cache prune --older-than "$bad"
 done
 
 # ---- specs ----------------------------------------------------------------------------------------

@@ -173,14 +173,15 @@ static int read_limits(const struct tool_options *options, uint64_t *bytes, uint
     static const uint64_t sizes[] = {1 << 10, 1 << 20, 1 << 30};
     static const uint64_t ages[] = {1, 60, 3600, 86400, 604800};
     if (options->max_size && read_scaled(options->max_size, "KMG", sizes, 1, bytes))
+        return tool_fail(options, TOOL_USAGE,
+                         "--max-size %s is not legal; legal: a number of bytes above 0, optionally "
+                         "with K, M or G",
+                         options->max_size);
+    if (options->older_than && read_scaled(options->older_than, "smhdw", ages, 0, seconds))
         return tool_fail(
             options, TOOL_USAGE,
-            "--max-size %s; legal: a number of bytes above 0, optionally with K, M or G",
-            options->max_size);
-    if (options->older_than && read_scaled(options->older_than, "smhdw", ages, 0, seconds))
-        return tool_fail(options, TOOL_USAGE,
-                         "--older-than %s; legal: a number above 0 with a unit s, m, h, d or w",
-                         options->older_than);
+            "--older-than %s is not legal; legal: a number above 0 with a unit s, m, h, d or w",
+            options->older_than);
     return TOOL_OK;
 }
 
@@ -322,7 +323,8 @@ static int check_arguments(const struct tool_options *options, const struct acti
                          action->name);
     const int64_t files = options->arguments.count - 1;
     if (action->files && files != 1 && !(action->optional && files == 0))
-        return tool_fail(options, TOOL_USAGE, "%s takes one file", action->name);
+        return tool_fail(options, TOOL_USAGE, "%s takes one file: smelt cache %s FILE",
+                         action->name, action->name);
     if (!action->files && files)
         return tool_fail(options, TOOL_USAGE, "%s takes no argument, not '%s'", action->name,
                          options->arguments.items[1]);

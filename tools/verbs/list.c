@@ -299,11 +299,12 @@ static int list_tuned(const struct tool_options *options) {
 }
 
 int tool_run_list(const struct tool_options *options) {
-    const int gpus = options->arguments.count == 1 && !strcmp(options->arguments.items[0], "gpus");
-    if (options->arguments.count && !gpus)
+    const int64_t count = options->arguments.count;
+    const int gpus = count > 0 && !strcmp(options->arguments.items[0], "gpus");
+    if (count > gpus)
         return tool_fail(options, TOOL_USAGE,
                          "takes no argument but gpus, not '%s'; without one it lists all",
-                         options->arguments.items[0]);
+                         options->arguments.items[gpus]);
     if (options->cache + options->tuned + gpus > 1)
         return tool_fail(options, TOOL_USAGE, "--cache, --tuned or gpus, not several");
     return gpus             ? list_gpus(options)
