@@ -44,10 +44,15 @@ static const char *const options[] = {
     "-fsanitize=" CHECKS,
     "-fsanitize-recover=" CHECKS,
 };
-/* Disable passes of gcc that are slow and do little for code whose every access is a call: compile
- * time falls to three fifths and the object is as fast. clang does not know all of these options.
- */
-static const char *const quick_options[] = {
+/* Options of one compiler; the first list that it accepts is used.
+ *
+ * Both: an array keeps its memory after its scope has ended, since a wgmma under way may still read
+ * registers that it stands for.
+ *
+ * gcc: passes that are slow and do little for code whose every access is a call are disabled: compile
+ * time falls to three fifths and the object is as fast. */
+static const char *const gcc_options[] = {
+    "-fstack-reuse=none",
     "-fira-region=one",
     "-fno-cse-follow-jumps",
     "-fno-dce",
@@ -69,7 +74,13 @@ static const char *const quick_options[] = {
     "-fno-tree-ter",
     "-fdisable-rtl-combine",
 };
-enum { QUICK_OPTIONS = sizeof quick_options / sizeof quick_options[0] };
+static const char *const clang_options[] = {"-Xclang", "-disable-lifetime-markers"};
+static const struct own_options {
+    const char *const *list;
+    size_t count;
+} own_options[] = {{gcc_options, sizeof gcc_options / sizeof *gcc_options},
+                   {clang_options, sizeof clang_options / sizeof *clang_options}};
+enum { OWN_OPTIONS = sizeof own_options / sizeof *own_options };
 static const char *const plain_options[] = {
     /* under SMELT_EMU_CFLAGS=--coverage...: no callbacks */
     "-std=gnu11", "-g", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w",
@@ -151,26 +162,33 @@ static int check_variables(char *log, size_t log_size) {
     return 0;
 }
 
-/* Whether a compiler accepts quick_options; the answer for the last compiler is kept. */
-static int accepts_quick_options(char *const *compiler, int words) {
+/* Appends the own options of a compiler of `words` words to `arguments`, which begin with it. The
+ * answer for the last compiler is kept. Returns the number of arguments. */
+static int add_own_options(char **arguments, int words, int count) {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static char tested[256];
-    static int answer;
-    char *arguments[MAX_ARGUMENTS];
+    static size_t accepted; /* an index of own_options, or OWN_OPTIONS */
     char *const tail[] = {(char *)"-Werror", (char *)"-fsyntax-only", (char *)"-x",
                           (char *)"c",       (char *)"/dev/null",     NULL};
     pthread_mutex_lock(&lock);
-    if (strcmp(tested, compiler[words - 1]) != 0) {
-        memcpy(arguments, compiler, (size_t)words * sizeof *arguments);
-        for (int i = 0; i < QUICK_OPTIONS; i++)
-            arguments[words + i] = (char *)(uintptr_t)quick_options[i];
-        memcpy(arguments + words + QUICK_OPTIONS, tail, sizeof tail);
-        answer = run(arguments, "/dev/null") == 0;
-        snprintf(tested, sizeof tested, "%s", compiler[words - 1]);
+    if (strcmp(tested, arguments[words - 1]) != 0) {
+        char *test[MAX_ARGUMENTS];
+        memcpy(test, arguments, (size_t)words * sizeof *test);
+        for (accepted = 0; accepted < OWN_OPTIONS; accepted++) {
+            const struct own_options *own = &own_options[accepted];
+            memcpy(test + words, own->list, own->count * sizeof *test);
+            memcpy(test + words + own->count, tail, sizeof tail);
+            if (run(test, "/dev/null") == 0)
+                break;
+        }
+        snprintf(tested, sizeof tested, "%s", arguments[words - 1]);
     }
-    const int takes = answer;
+    const struct own_options own =
+        accepted < OWN_OPTIONS ? own_options[accepted] : (struct own_options){NULL, 0};
     pthread_mutex_unlock(&lock);
-    return takes;
+    for (size_t i = 0; i < own.count; i++)
+        arguments[count++] = (char *)(uintptr_t)own.list[i];
+    return count;
 }
 
 /* Compiles FOLDER/kernel.c to FOLDER/kernel.so with one compiler; run's status. */
@@ -192,8 +210,8 @@ static int compile_with(const char *compiler, const char *folder, const char *ou
     else
         for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
             arguments[count++] = (char *)(uintptr_t)options[i];
-    for (int i = 0; !coverage && i < QUICK_OPTIONS && accepts_quick_options(arguments, begin); i++)
-        arguments[count++] = (char *)(uintptr_t)quick_options[i];
+    if (!coverage)
+        count = add_own_options(arguments, begin, count);
     count = split(more, arguments, count);
     char *const tail[] = {(char *)"-c", source, (char *)"-o", object, NULL};
     memcpy(arguments + count, tail, sizeof tail);
@@ -274,13 +292,16 @@ static const char *objects_variable(int edited) {
     return folder && *folder ? variable : NULL;
 }
 
-/* Makes the key of an object: this text, compiled by this compiler. The compiler determines whether
- * quick_options apply. */
+/* Makes the key of an object: this text, compiled by this compiler. The compiler determines which
+ * own_options apply. */
 static int make_key(const char *compiler, const char *text, struct emu_object_key *key) {
     enum { OPTIONS = sizeof options / sizeof options[0] };
-    const char *all[OPTIONS + QUICK_OPTIONS + 1] = {NULL};
+    const char *all[OPTIONS + sizeof gcc_options / sizeof *gcc_options +
+                    sizeof clang_options / sizeof *clang_options + 1] = {NULL};
     memcpy(all, options, sizeof options);
-    memcpy(all + OPTIONS, quick_options, sizeof quick_options);
+    memcpy(all + OPTIONS, gcc_options, sizeof gcc_options);
+    memcpy(all + OPTIONS + sizeof gcc_options / sizeof *gcc_options, clang_options,
+           sizeof clang_options);
     return emu_object_key(compiler, all, text, key);
 }
 

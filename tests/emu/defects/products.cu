@@ -95,6 +95,24 @@ a[0] = (u32)data[1]; /* HERE */
 wgmma_wait_0();
 data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
 
+//! A's registers in a scope that ends before the wait: none, 128 threads
+float d[4];
+int sum;
+begin_products();
+{
+    u32 a[4] = {0, 0, 0, 0};
+    wgmma_fence();
+    wgmma_rs_n8_t00(d, a, B, 0);
+    wgmma_commit();
+}
+{ /* where the compiler may place this array in a's memory */
+    int others[4] = {1, 2, 3, 4};
+    others[data[1] & 3] = data[2];
+    sum = others[data[3] & 3];
+}
+wgmma_wait_0();
+data[threadIdx.x + 64] = (int)d[0] + sum;
+
 //! more matrices than the array has registers: bounds, 32 threads; of which the array has 2
 u32 a[6];
 ((int *)arena)[threadIdx.x] = 0;
