@@ -36,9 +36,13 @@ struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
 }
 
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
+                                               const struct smelt__spec *spec,
                                                const struct smelt__kernel_family *family,
-                                               unsigned pass) {
-    return add(expansion, &family->schema, pass);
+                                               int number, unsigned pass) {
+    struct smelt__spec *const kernel = add(expansion, &family->schema, pass);
+    smelt__spec_inherit_keys(spec, kernel);
+    smelt__spec_set(kernel, "pass", number);
+    return kernel;
 }
 
 void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
@@ -52,7 +56,8 @@ static void expand_one(const struct smelt__spec *spec, unsigned pass,
     if (spec->schema->member_count > 0)
         smelt__expansion_add(expansion, spec, 0, pass);
     else
-        smelt__expansion_add_other(expansion, smelt__operator_of(spec->schema)->kernels[0], pass);
+        smelt__expansion_add_other(expansion, spec, smelt__operator_of(spec->schema)->kernels[0], 0,
+                                   pass);
 }
 
 /* Adds the kernels of an operator's passes, which it must have. */

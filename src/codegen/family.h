@@ -136,10 +136,12 @@ int smelt__expansion_plan(struct smelt__expansion *expansion,
 struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
                                          const struct smelt__spec *spec, int member, unsigned pass);
 
-/* The same for a kernel that is not a member, with its defaults. */
+/* The same for a kernel that is not a member: with the operator's values of keys of the same name, and
+ * `number` as the value of its key `pass` if it has one. */
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
+                                               const struct smelt__spec *spec,
                                                const struct smelt__kernel_family *family,
-                                               unsigned pass);
+                                               int number, unsigned pass);
 
 /* Makes kernels number `first` and above depend on the variant of kernel `kernel` (struct
  * smelt__condition). */

@@ -21,14 +21,12 @@ static const struct smelt__key keys[] = {
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_lists, pass),
-                    "granularity", smelt__spec_get(spec, "granularity"));
+    smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_lists, 0, pass);
     for (int i = 0; i < grains; i++)
-        smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
-                        "pass", i);
+        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, i, pass);
     smelt__expansion_add(expansion, spec, MAIN, pass);
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__key_grads_finish, pass), "dqk",
-                    smelt__spec_get(spec, "dim"));
+    smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
+                    "dqk", smelt__spec_get(spec, "dim"));
 }
 
 /* minimax-m3: each group's head is a query with one head; its lists are the keys with the blocks' largest

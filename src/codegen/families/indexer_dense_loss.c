@@ -178,33 +178,22 @@ static void add_scores(struct smelt__expansion *expansion, const struct smelt__s
     smelt__spec_set(kernel, "kv_heads", group_share(spec, "kv_heads"));
 }
 
-/* A pass of indexer_dense_rows. */
-static void add_rows(struct smelt__expansion *expansion, const struct smelt__spec *spec,
-                     int64_t its_pass, unsigned pass) {
-    struct smelt__spec *const kernel =
-        smelt__expansion_add_other(expansion, &indexer_dense_rows, pass);
-    smelt__spec_set(kernel, "pass", its_pass);
-    smelt__spec_set(kernel, "granularity", smelt__spec_get(spec, "granularity"));
-    smelt__spec_set(kernel, "block_max", smelt__spec_get(spec, "block_max"));
-}
-
 /* The kernel of pools' windows, where there are pools; then those of enum
  * smelt__indexer_dense_loss_kernel, in its order. */
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
     if (smelt__spec_get(spec, "granularity") > 1)
-        add_rows(expansion, spec, PASS_WINDOWS, pass);
+        smelt__expansion_add_other(expansion, spec, &indexer_dense_rows, PASS_WINDOWS, pass);
     add_logits(expansion, spec, pass);
     add_scores(expansion, spec, pass);
-    add_rows(expansion, spec, PASS_ROWS, pass);
-    smelt__expansion_add_other(expansion, &smelt__indexer_loss_sum, pass);
+    smelt__expansion_add_other(expansion, spec, &indexer_dense_rows, PASS_ROWS, pass);
+    smelt__expansion_add_other(expansion, spec, &smelt__indexer_loss_sum, 0, pass);
     for (int i = 0; i < grains; i++)
-        smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__indexer_bwd_grains, pass),
-                        "pass", i);
+        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, i, pass);
     add_indexer(expansion, spec, MAIN, pass);
-    smelt__spec_set(smelt__expansion_add_other(expansion, &smelt__key_grads_finish, pass), "dqk",
-                    smelt__spec_get(spec, "index_dim"));
+    smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
+                    "dqk", smelt__spec_get(spec, "index_dim"));
 }
 
 /* Models whose indexer's training begins against dense attention. */

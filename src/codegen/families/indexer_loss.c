@@ -11,7 +11,7 @@ static const struct smelt__key keys[] = {SMELT__INDEXER_LOSS_TOPK};
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     smelt__expansion_add(expansion, spec, ROWS, pass);
-    smelt__expansion_add_other(expansion, &smelt__indexer_loss_sum, pass);
+    smelt__expansion_add_other(expansion, spec, &smelt__indexer_loss_sum, 0, pass);
 }
 
 /* The number of keys, pools or blocks that each model's indexer chooses, rounded up to a multiple of 128

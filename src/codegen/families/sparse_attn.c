@@ -60,16 +60,10 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-static struct smelt__spec *add_other(struct smelt__expansion *expansion,
-                                     const struct smelt__kernel_family *family, unsigned pass) {
-    return smelt__expansion_add_other(expansion, family, pass);
-}
-
-static void add_partition(struct smelt__expansion *expansion, unsigned pass) {
-    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_partition, pass), "pass",
-                    SMELT__PARTITION_COUNT);
-    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_partition, pass), "pass",
-                    SMELT__PARTITION_PLACE);
+static void add_partition(const struct smelt__spec *spec, struct smelt__expansion *expansion,
+                          unsigned pass) {
+    for (int i = SMELT__PARTITION_COUNT; i <= SMELT__PARTITION_PLACE; i++)
+        smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_partition, i, pass);
 }
 
 /* With buckets: the partition's two passes, then the longest work first. */
@@ -80,37 +74,33 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
         smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
         return;
     }
-    add_partition(expansion, SMELT__FORWARD);
+    add_partition(spec, expansion, SMELT__FORWARD);
     for (int i = buckets - 1; i >= 0; i--)
         smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD), "topk",
                         bounds[i]);
 }
 
-static void add_lists(struct smelt__expansion *expansion, int64_t lists_pass) {
-    smelt__spec_set(add_other(expansion, &smelt__sparse_attn_bwd_lists, SMELT__BACKWARD), "pass",
-                    lists_pass);
+/* A kernel of the backward pass that is not a member; `number`: its pass, if it has several. */
+static void add_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion,
+                         const struct smelt__kernel_family *family, int number) {
+    smelt__expansion_add_other(expansion, spec, family, number, SMELT__BACKWARD);
 }
 
 /* One main kernel, also with buckets: it works on lists of any length, and the partition puts the
  * longest first. The order is enum smelt__sparse_attn_backward_kernel's. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
-    struct smelt__spec *kernel;
+    const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (smelt__sparse_attn_bounds(spec, bounds) > 0)
-        add_partition(expansion, SMELT__BACKWARD);
-    add_lists(expansion, SMELT__BWD_LISTS_GROUP);
-    kernel = add_other(expansion, &smelt__sparse_attn_bwd_rows, SMELT__BACKWARD);
-    smelt__spec_set(kernel, "heads", smelt__spec_get(spec, "heads"));
-    smelt__spec_set(kernel, "dv", smelt__spec_get(spec, "dv"));
-    if (smelt__spec_get(spec, "deterministic"))
-        add_lists(expansion, SMELT__BWD_LISTS_TRANSPOSE);
+        add_partition(spec, expansion, SMELT__BACKWARD);
+    add_backward(spec, expansion, &smelt__sparse_attn_bwd_lists, SMELT__BWD_LISTS_GROUP);
+    add_backward(spec, expansion, &smelt__sparse_attn_bwd_rows, 0);
+    if (deterministic)
+        add_backward(spec, expansion, &smelt__sparse_attn_bwd_lists, SMELT__BWD_LISTS_TRANSPOSE);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
-    if (smelt__spec_get(spec, "deterministic")) {
-        kernel = add_other(expansion, &smelt__sparse_attn_bwd_sum, SMELT__BACKWARD);
-        smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
-    }
-    kernel = add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD);
-    smelt__spec_set(kernel, "dqk", smelt__spec_get(spec, "dqk"));
+    if (deterministic)
+        add_backward(spec, expansion, &smelt__sparse_attn_bwd_sum, 0);
+    add_backward(spec, expansion, &smelt__key_grads_finish, 0);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

@@ -92,84 +92,58 @@ static const struct smelt__key keys[] = {
     SMELT__GQA_KEY_UNITE,
 };
 
-/* Gives a kernel of another family the keys of the operator's shape. */
-static void inherit_shape(struct smelt__spec *kernel, const struct smelt__spec *spec) {
-    static const char *const inherited[] = {"heads", "kv_heads",    "dqk",
-                                            "dv",    "granularity", "lists"};
-    for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++)
-        smelt__spec_set(kernel, inherited[i], smelt__spec_get(spec, inherited[i]));
-}
-
-/* A kernel of the forward pass that is not a member. */
-static struct smelt__spec *add_forward(const struct smelt__spec *spec,
-                                       const struct smelt__kernel_family *family,
-                                       struct smelt__expansion *expansion) {
-    struct smelt__spec *const kernel =
-        smelt__expansion_add_other(expansion, family, SMELT__FORWARD);
-    inherit_shape(kernel, spec);
-    smelt__spec_set(kernel, "sink", smelt__spec_get(spec, "sink"));
-    return kernel;
-}
-
-static void add_sums(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    for (int pass = SMELT__GQA_SUMS_QUERIES; pass <= SMELT__GQA_SUMS_KEYS; pass++) {
-        struct smelt__spec *const sums =
-            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_sums, SMELT__BACKWARD);
-        inherit_shape(sums, spec);
-        smelt__spec_set(sums, "pass", pass);
-    }
-}
-
-static void add_lists(struct smelt__expansion *expansion, unsigned pass, int unite) {
-    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++) {
-        struct smelt__spec *const lists =
-            smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, pass);
-        smelt__spec_set(lists, "pass", i);
-        smelt__spec_set(lists, "unite", unite);
-    }
+/* Adds passes `first` to `last` of a family that is not a member. */
+static void add_passes(const struct smelt__spec *spec, struct smelt__expansion *expansion,
+                       const struct smelt__kernel_family *family, int first, int last,
+                       unsigned pass) {
+    for (int i = first; i <= last; i++)
+        smelt__expansion_add_other(expansion, spec, family, i, pass);
 }
 
 /* All kernels after the main kernel are launched only if that has variant sm90. */
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
     const int others = expansion->count, unite = (int)smelt__spec_get(spec, "unite");
+    const int unites_blocks = unite && smelt__sparse_gqa_can_unite(spec);
+    struct smelt__spec blocks = *spec;
+    smelt__spec_set(&blocks, "unite", unites_blocks);
     if (smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK) {
-        const int united = unite && smelt__sparse_gqa_can_unite(spec);
-        add_lists(expansion, SMELT__FORWARD, united);
-        smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_merge, expansion), "unite", united);
-        if (united) {
-            smelt__spec_set(
-                smelt__expansion_add_other(expansion, &smelt__sparse_gqa_lists, SMELT__FORWARD),
-                "pass", SMELT__GQA_LISTS_UNITE);
-            smelt__spec_set(add_forward(spec, &smelt__sparse_gqa_united, expansion), "racecheck",
-                            smelt__spec_get(fwd, "racecheck"));
-        }
+        add_passes(&blocks, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,
+                   SMELT__GQA_LISTS_FILL, SMELT__FORWARD);
+        smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_merge, 0, SMELT__FORWARD);
     } else if (unite) {
-        smelt__spec_set(
-            smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_lists, SMELT__FORWARD),
-            "pass", SMELT__BWD_LISTS_GROUP);
+        smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_bwd_lists,
+                                   SMELT__BWD_LISTS_GROUP, SMELT__FORWARD);
+    }
+    if (unites_blocks) {
+        smelt__spec_set(&blocks, "unite", 0); /* of the pass itself it is no property */
+        smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_lists,
+                                   SMELT__GQA_LISTS_UNITE, SMELT__FORWARD);
+        smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__sparse_gqa_united, 0,
+                                                   SMELT__FORWARD),
+                        "racecheck", smelt__spec_get(fwd, "racecheck"));
     }
     smelt__expansion_condition(expansion, others, others - 1, "sm90");
 }
 
 /* The order is enum smelt__sparse_gqa_backward_kernel's. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    const char *const columns[] = {"dqk", "dv"};
-    struct smelt__spec *const rows =
-        smelt__expansion_add_other(expansion, &smelt__sparse_attn_bwd_rows, SMELT__BACKWARD);
-    smelt__spec_set(rows, "heads", smelt__spec_get(spec, "heads"));
-    smelt__spec_set(rows, "dv", smelt__spec_get(spec, "dv"));
-    add_lists(expansion, SMELT__BACKWARD, 0);
+    struct smelt__spec plain = *spec; /* it unites no lists */
+    smelt__spec_set(&plain, "unite", 0);
+    smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_bwd_rows, 0, SMELT__BACKWARD);
+    add_passes(&plain, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,
+               SMELT__GQA_LISTS_FILL, SMELT__BACKWARD);
     smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
     const int by_key = expansion->count - 1;
-    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-        smelt__spec_set(
-            smelt__expansion_add_other(expansion, &smelt__key_grads_finish, SMELT__BACKWARD), "dqk",
-            smelt__spec_get(spec, columns[i]));
+    smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, SMELT__BACKWARD);
+    smelt__spec_set(
+        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, SMELT__BACKWARD),
+        "dqk", smelt__spec_get(spec, "dv"));
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
     if (smelt__sparse_gqa_grad_may_be_block(spec)) {
         smelt__expansion_condition(expansion, expansion->count - 1, by_key, "mma");
-        add_sums(spec, expansion);
+        add_passes(spec, expansion, &smelt__sparse_gqa_sums, SMELT__GQA_SUMS_QUERIES,
+                   SMELT__GQA_SUMS_KEYS, SMELT__BACKWARD);
         smelt__expansion_condition(expansion, expansion->count - 2, by_key, "sm90");
     }
 }

@@ -152,6 +152,9 @@ void smelt__spec_strip_knobs(const struct smelt__spec *spec, struct smelt__spec 
  * plan. */
 int smelt__spec_tune(struct smelt__spec *spec, const char *knobs, struct smelt__message *message);
 
+/* Gives a kernel's spec an operator's values of keys of the same name. */
+void smelt__spec_inherit_keys(const struct smelt__spec *spec, struct smelt__spec *kernel);
+
 /* The spec of one of an operator's members: keys of the same name, then knobs for all if the member
  * belongs to a pass of the spec, then knobs for this member. *kernel: initialised with the member's
  * schema. */
