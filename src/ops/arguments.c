@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "runtime/log.h"
+#include "runtime/tensor_map.h"
 
 enum { MOST_MAP_STRIDE_BITS = 40 /* of the copy engine's strides, in bytes */ };
 
@@ -54,6 +55,15 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
                        "%s.strides[%d] = %" PRId64 " is too large for this kernel; legal: below "
                        "%" PRId64 " elements, or make the operator with %s",
                        name, number, stride, limit, knob);
+}
+
+smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
+                                      const char *knob) {
+    for (int i = 1; i < box->dimensions; i++)
+        if (box->extents[i] > 1)
+            SMELT__TRY(smelt__check_map_stride(name, box->dimensions - 1 - i, box->strides[i],
+                                               smelt__map_element_bytes(box->element), knob));
+    return SMELT_OK;
 }
 
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,

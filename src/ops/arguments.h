@@ -8,6 +8,8 @@
 #include "ops/args_table.h"
 #include "smelt/status.h"
 
+struct smelt__tensor_box;
+
 /* least <= value <= most, or INVALID_ARGUMENT. */
 smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most);
 
@@ -45,6 +47,9 @@ smelt_status smelt__check_tensors(const struct smelt__args_table *table, const i
  * how the operator is told to use kernels that take it. */
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
                                      const char *knob);
+/* The same of all strides of a box with the dimensions of tensor `name`. */
+smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
+                                      const char *knob);
 
 /* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `call`: the public
  * function, whose _workspace says how much. */

@@ -32,33 +32,25 @@ smelt_status smelt__dense_maps_check(const struct smelt__dense_operands *operand
 
 /* As [rows, key heads, `group` heads, dqk]. */
 static smelt_status make(const smelt_context *context, const struct smelt__dense_operands *operands,
-                         const smelt_const_tensor *tensor, int group, const int *boxes,
-                         int64_t rows, struct tensor_map *map) {
-    const int64_t extents[] = {group, operands->kv_heads, rows};
-    const int64_t steps[] = {tensor->strides[1], group * tensor->strides[1], tensor->strides[0]};
-    struct smelt__tensor_box box = {
+                         const smelt_const_tensor *tensor, int group, int box_heads, int64_t rows,
+                         int box_rows, struct tensor_map *map) {
+    const int64_t head = tensor->strides[1];
+    const struct smelt__tensor_box box = {
         .data = tensor->data,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 4,
-        .extents = {(unsigned)operands->dqk},
-        .box = {MAP_COLUMNS},
+        .extents = {operands->dqk, group, operands->kv_heads, rows},
+        .strides = {0, head, group * head, tensor->strides[0]},
+        .box = {MAP_COLUMNS, box_heads, 1, box_rows},
     };
-    for (int i = 0; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? steps[i] : SMELT__ROW_BYTES / ELEMENT;
-        box.extents[i + 1] = (uint64_t)extents[i];
-        box.strides[i + 1] = (uint64_t)(stride * ELEMENT);
-        box.box[i + 1] = (uint32_t)boxes[i];
-    }
     return smelt__tensor_map_make(context, &box, map);
 }
 
 smelt_status smelt__dense_maps_make(const smelt_context *context,
                                     const struct smelt__dense_operands *operands,
                                     struct tensor_map *q_map, struct tensor_map *k_map) {
-    const int q_boxes[] = {operands->box_heads, 1, operands->box_queries};
-    const int k_boxes[] = {1, 1, operands->box_keys};
-    SMELT__TRY(
-        make(context, operands, &operands->q, operands->group, q_boxes, operands->tokens, q_map));
-    return make(context, operands, &operands->k, 1, k_boxes, operands->rows, k_map);
+    SMELT__TRY(make(context, operands, &operands->q, operands->group, operands->box_heads,
+                    operands->tokens, operands->box_queries, q_map));
+    return make(context, operands, &operands->k, 1, 1, operands->rows, operands->box_keys, k_map);
 }

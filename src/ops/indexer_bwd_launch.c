@@ -175,23 +175,17 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
 /* q, boxes of one query. */
 static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct tensor_map *map) {
     const struct smelt__indexer_bwd *indexer = call->indexer;
-    const smelt_indexer_bwd_args *args = call->args;
-    const int64_t extents[] = {indexer->dim, indexer->heads, args->tokens};
-    struct smelt__tensor_box box = {
-        .data = args->q.data,
+    const smelt_const_tensor *q = &call->args->q;
+    const struct smelt__tensor_box box = {
+        .data = q->data,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 3,
-        .box = {TENSOR_MAP_COLUMNS,
-                (uint32_t)(indexer->main.block_heads / indexer->main.group_queries), 1},
+        .extents = {indexer->dim, indexer->heads, call->args->tokens},
+        .strides = {0, q->strides[1], q->strides[0]},
+        .box = {TENSOR_MAP_COLUMNS, indexer->main.block_heads / indexer->main.group_queries, 1},
     };
-    for (int i = 0; i < 3; i++)
-        box.extents[i] = (uint64_t)extents[i];
-    for (int i = 1; i < 3; i++) {
-        const int64_t stride = extents[i] > 1 ? args->q.strides[2 - i] : SMELT__ROW_BYTES / 2;
-        SMELT__TRY(smelt__check_map_stride("q", 2 - i, stride, 2, "main.variant=mma"));
-        box.strides[i] = (uint64_t)stride * 2;
-    }
+    SMELT__TRY(smelt__check_map_strides("q", &box, "main.variant=mma"));
     return smelt__tensor_map_make(indexer->context, &box, map);
 }
 

@@ -93,52 +93,45 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
                : SMELT_OK;
 }
 
-/* A dimension of a map beside DIM's columns. */
-struct map_step {
-    int64_t extent, stride; /* elements from one to the next */
-    int box;
-};
-
-/* The map of a tensor with columns of DIM elements and what steps over them, the innermost first.
- */
-static smelt_status make_map(const struct smelt__indexer_scorer *scorer, const void *data,
-                             const struct map_step *steps, int count, struct tensor_map *map) {
+/* A map of a tensor with columns of DIM elements: the parts that all have. */
+static struct smelt__tensor_box box_of(const struct smelt__indexer_scorer *scorer, const void *data,
+                                       int dimensions) {
     const int element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;
-    const int row_bytes = scorer->dim * element;
     /* A narrower row ends with zeros, which are outside the tensor. */
-    const int box_bytes = row_bytes >= MAP_ROW_BYTES ? MAP_ROW_BYTES : LEAST_ROW_BYTES;
-    struct smelt__tensor_box box = {
+    const int wide = scorer->dim * element >= MAP_ROW_BYTES;
+    return (struct smelt__tensor_box){
         .data = data,
         .element = element == 1 ? SMELT__MAP_UINT8 : SMELT__MAP_BF16,
-        .swizzle = box_bytes == MAP_ROW_BYTES ? SMELT__MAP_SWIZZLE_128 : SMELT__MAP_SWIZZLE_64,
-        .dimensions = count + 1,
-        .extents = {(unsigned)scorer->dim},
-        .box = {(uint32_t)(box_bytes / element)},
+        .swizzle = wide ? SMELT__MAP_SWIZZLE_128 : SMELT__MAP_SWIZZLE_64,
+        .dimensions = dimensions,
+        .extents = {scorer->dim},
+        .box = {(wide ? MAP_ROW_BYTES : LEAST_ROW_BYTES) / element},
     };
-    for (int i = 0; i < count; i++) {
-        const struct map_step *step = &steps[i];
-        const int64_t stride = step->extent > 1 ? step->stride : SMELT__ROW_BYTES / element;
-        box.extents[i + 1] = (uint64_t)step->extent;
-        box.strides[i + 1] = (uint64_t)(stride * element);
-        box.box[i + 1] = (uint32_t)step->box;
-    }
-    return smelt__tensor_map_make(scorer->context, &box, map);
+}
+
+/* Adds a dimension with this extent and stride, in elements. */
+static void add_dimension(struct smelt__tensor_box *box, int number, int64_t extent, int64_t stride,
+                          int boxes) {
+    box->extents[number] = extent;
+    box->strides[number] = stride;
+    box->box[number] = boxes;
 }
 
 static smelt_status make_maps(const struct smelt__indexer_scorer *scorer,
                               const smelt_indexer_logits_args *args,
                               struct indexer_logits_fwd_params *params) {
-    const int pairs = scorer->launch.map_pairs > 0;
+    const struct smelt__indexer_logits_launch *const launch = &scorer->launch;
+    const int pairs = launch->map_pairs > 0;
     const int64_t head = args->q.strides[1];
-    const struct map_step q_steps[] = {
-        {pairs ? scorer->launch.map_heads : scorer->heads, head, scorer->launch.map_heads},
-        {args->tokens, args->q.strides[0], scorer->launch.map_queries},
-        {scorer->heads / scorer->launch.map_heads, head * scorer->launch.map_heads,
-         scorer->launch.map_pairs},
-    };
-    const struct map_step k_steps[] = {{args->rows, args->k.strides[0], scorer->launch.map_keys}};
-    SMELT__TRY(make_map(scorer, args->q.data, q_steps, pairs ? 3 : 2, &params->q_map));
-    return make_map(scorer, args->k.data, k_steps, 1, &params->k_map);
+    struct smelt__tensor_box q = box_of(scorer, args->q.data, pairs ? 4 : 3);
+    struct smelt__tensor_box k = box_of(scorer, args->k.data, 2);
+    add_dimension(&q, 1, pairs ? launch->map_heads : scorer->heads, head, launch->map_heads);
+    add_dimension(&q, 2, args->tokens, args->q.strides[0], launch->map_queries);
+    add_dimension(&q, 3, scorer->heads / launch->map_heads, head * launch->map_heads,
+                  launch->map_pairs);
+    add_dimension(&k, 1, args->rows, args->k.strides[0], launch->map_keys);
+    SMELT__TRY(smelt__tensor_map_make(scorer->context, &q, &params->q_map));
+    return smelt__tensor_map_make(scorer->context, &k, &params->k_map);
 }
 
 static smelt_status fill(const struct smelt__indexer_scorer *scorer,

@@ -242,23 +242,17 @@ static smelt_status make_map(const struct call *call, const char *name,
                              const smelt_const_tensor *tensor, int columns,
                              struct tensor_map *map) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const int64_t extents[] = {columns, backward->shape.heads, call->args->tokens,
-                               call->args->batches};
-    struct smelt__tensor_box box = {
+    const int heads = backward->main.block_heads / backward->main.group_queries;
+    const struct smelt__tensor_box box = {
         .data = tensor->data,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 4,
-        .box = {TENSOR_MAP_COLUMNS,
-                (uint32_t)(backward->main.block_heads / backward->main.group_queries), 1, 1},
+        .extents = {columns, backward->shape.heads, call->args->tokens, call->args->batches},
+        .strides = {0, tensor->strides[2], tensor->strides[1], tensor->strides[0]},
+        .box = {TENSOR_MAP_COLUMNS, heads, 1, 1},
     };
-    for (int i = 0; i < 4; i++)
-        box.extents[i] = (uint64_t)extents[i];
-    for (int i = 1; i < 4; i++) {
-        const int64_t stride = extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / 2;
-        SMELT__TRY(smelt__check_map_stride(name, 3 - i, stride, 2, "bwd.variant=mma"));
-        box.strides[i] = (uint64_t)stride * 2;
-    }
+    SMELT__TRY(smelt__check_map_strides(name, &box, "bwd.variant=mma"));
     return smelt__tensor_map_make(backward->op->context, &box, map);
 }
 

@@ -79,8 +79,7 @@ static smelt_status unite_list(const struct forward *forward, int64_t list) {
     params.work.indices += list * forward->params.lists.indices_group_stride;
     if (params.work.topk_length)
         params.work.topk_length += list * forward->params.lists.topk_length_group_stride;
-    return smelt__call_launch(gqa->call, gqa->kernels[SMELT__SPARSE_GQA_GROUPS], params.groups, 0,
-                              &params);
+    return smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_GROUPS, params.groups, &params);
 }
 
 /* Unites the lists of groups of queries, which then are the main kernel's items. */
@@ -173,11 +172,9 @@ static smelt_status launch_merge(const struct forward *forward) {
 /* Launches the pass that unites the lists of tiles where these have enough blocks in common. */
 static smelt_status launch_unite(const struct smelt__gqa *gqa) {
     const int64_t tiles = smelt__gqa_tiles(gqa) * gqa->index.groups;
-    const struct smelt__launch launch = {
-        .blocks = {(uint32_t)smelt__divide_up(tiles, SMELT__GQA_LISTS_UNITE_TILES)},
-        .params = &gqa->index};
-    return smelt__kernel_launch(gqa->call->op->context, gqa->kernels[SMELT__SPARSE_GQA_UNITE],
-                                &launch, gqa->call->stream);
+    return smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_UNITE,
+                                 smelt__divide_up(tiles, SMELT__GQA_LISTS_UNITE_TILES),
+                                 &gqa->index);
 }
 
 static smelt_status launch_united(const struct forward *forward) {
@@ -202,7 +199,7 @@ static smelt_status launch_chunk(void *user) {
     const int tiles = gqa->index.tiles != NULL;
     if (tiles)
         SMELT__TRY(launch_unite(gqa));
-    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_COUNT));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_COUNT));
     if (tiles)
         SMELT__TRY(launch_united(forward));
     if (gqa->lists > 0)

@@ -150,13 +150,6 @@ smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call
 
 /* ---- common to all kinds --------------------------------------------------------------------- */
 
-static smelt_status launch_one(const struct backward *backward, int number, int64_t blocks,
-                               const void *params) {
-    const struct smelt__launch launch = {.blocks = {(uint32_t)blocks}, .params = params};
-    return smelt__kernel_launch(backward->gqa.call->op->context, backward->gqa.kernels[number],
-                                &launch, backward->gqa.call->stream);
-}
-
 /* Zeroes the sums of dk and dv. */
 static smelt_status clear_sums(const struct backward *backward) {
     return smelt__fill_async(backward->gqa.call->op->context, backward->dk, 0,
@@ -178,9 +171,9 @@ static smelt_status launch_rows(const struct backward *backward) {
         .entries = (int)backward->gqa.queries,
         .query_rows = backward->gqa.heads,
     };
-    return launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-                      smelt__divide_up(backward->gqa.queries, SMELT__SPARSE_ATTN_BWD_ENTRIES),
-                      &params);
+    return smelt__gqa_launch_all(
+        &backward->gqa, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+        smelt__divide_up(backward->gqa.queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
@@ -211,15 +204,15 @@ static smelt_status launch_sums(const struct backward *backward) {
     SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
                                  smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS),
                                  &params));
-    return blocks > 0 ? launch_one(backward, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
-                                   blocks < INT32_MAX ? blocks : INT32_MAX, &params)
-                      : SMELT_OK;
+    return blocks > 0
+               ? smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS, blocks, &params)
+               : SMELT_OK;
 }
 
 static smelt_status launch_chunk(void *user) {
     const struct backward *const backward = user;
     const struct smelt__gqa *const gqa = &backward->gqa;
-    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
     if (gqa->lists > 0)
         SMELT__TRY(
             smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &backward->block));
@@ -269,14 +262,6 @@ static struct sparse_gqa_bwd_params pack(const struct backward *backward) {
     };
 }
 
-/* Launches a kernel for `items` items, with at most as many thread blocks as are resident at once. */
-static smelt_status launch_items(const struct backward *backward, int number, int64_t items,
-                                 const void *params) {
-    const struct smelt__kernel *const kernel = backward->gqa.kernels[number];
-    const int64_t most = smelt__available_blocks(kernel, backward->gqa.free_multiprocessors);
-    return launch_one(backward, number, smelt__blocks_for(kernel, items, most), params);
-}
-
 /* Computes dk and dv by key, with a launch for each range of the index. */
 static smelt_status launch_ranges(const struct backward *backward,
                                   const struct sparse_gqa_bwd_params *pass) {
@@ -289,7 +274,7 @@ static smelt_status launch_ranges(const struct backward *backward,
         const int64_t end = chunk + backward->range;
         params.begin = gqa->index.counts + chunk * gqa->lists;
         params.end = end < chunks ? gqa->index.counts + end * gqa->lists : NULL;
-        SMELT__TRY(launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS, items, &params));
+        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, items, &params));
     }
     return SMELT_OK;
 }
@@ -303,14 +288,14 @@ static smelt_status launch_queries(struct backward *backward) {
         query_params.dk = query_params.dv = NULL;
     SMELT__TRY(launch_rows(backward));
     SMELT__TRY(
-        launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
+        smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
     if (backward->keys == 0 || backward->kind == BY_QUERY)
         return SMELT_OK;
     gqa->index.entries = (int)gqa->queries;
-    SMELT__TRY(smelt__gqa_launch_index(gqa, gqa->kernels + SMELT__SPARSE_GQA_BACKWARD_COUNT));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
     return backward->kind == FEW
                ? launch_ranges(backward, &params)
-               : launch_items(backward, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &params);
+               : smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &params);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */

@@ -90,23 +90,19 @@ int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa) {
     return smelt__divide_up(gqa->index.entries, gqa->index.tile_entries);
 }
 
-smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa,
-                                     const struct smelt__kernel *const *kernels) {
-    const smelt_context *const context = gqa->call->op->context;
+smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
     struct sparse_gqa_lists_params params = gqa->index;
     if (gqa->lists == 0)
         return smelt__fill_async(
-            context, params.places, UINT32_MAX,
+            gqa->call->op->context, params.places, UINT32_MAX,
             (size_t)(params.entries * (int64_t)params.groups * gqa->fields.width),
             gqa->call->stream);
     params.chunks = (int)smelt__divide_up(params.entries, params.chunk_entries);
     const int64_t parts = (int64_t)params.chunks * params.groups *
                           smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
-    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++) {
-        const struct smelt__launch launch = {
-            .blocks = {i == SMELT__GQA_LISTS_SCAN ? 1 : (uint32_t)parts}, .params = &params};
-        SMELT__TRY(smelt__kernel_launch(context, kernels[i], &launch, gqa->call->stream));
-    }
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
+        SMELT__TRY(
+            smelt__gqa_launch_all(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
     return SMELT_OK;
 }
 
@@ -121,25 +117,20 @@ void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launc
     gqa->chunk = chunks > 0 ? smelt__divide_up(gqa->queries, chunks) : 0;
 }
 
-/* The map of a bf16 tensor [batches, rows, heads, columns]. */
+/* The map of a bf16 tensor [batches, rows, heads, columns], with boxes of so many heads and rows. */
 static smelt_status make_map(const struct smelt__gqa *gqa, const char *name,
-                             const smelt_const_tensor *tensor, const int64_t *extents,
-                             const int *boxes, struct tensor_map *map) {
-    struct smelt__tensor_box box = {
+                             const smelt_const_tensor *tensor, int64_t rows, int heads, int columns,
+                             int box_heads, int box_rows, struct tensor_map *map) {
+    const struct smelt__tensor_box box = {
         .data = tensor->data,
         .element = SMELT__MAP_BF16,
         .swizzle = SMELT__MAP_SWIZZLE_128,
         .dimensions = 4,
-        .extents = {(uint64_t)extents[0]},
-        .box = {MAP_COLUMNS, (uint32_t)boxes[0], (uint32_t)boxes[1], 1},
+        .extents = {columns, heads, rows, gqa->fields.batches},
+        .strides = {0, tensor->strides[2], tensor->strides[1], tensor->strides[0]},
+        .box = {MAP_COLUMNS, box_heads, box_rows, 1},
     };
-    for (int i = 1; i < 4; i++) {
-        const int64_t stride =
-            extents[i] > 1 ? tensor->strides[3 - i] : SMELT__ROW_BYTES / SMELT__GQA_ELEMENT;
-        SMELT__TRY(smelt__check_map_stride(name, 3 - i, stride, SMELT__GQA_ELEMENT, "variant=mma"));
-        box.extents[i] = (uint64_t)extents[i];
-        box.strides[i] = (uint64_t)(stride * SMELT__GQA_ELEMENT);
-    }
+    SMELT__TRY(smelt__check_map_strides(name, &box, "variant=mma"));
     return smelt__tensor_map_make(gqa->call->op->context, &box, map);
 }
 
@@ -147,24 +138,22 @@ smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name
                                   const smelt_const_tensor *tensor, int columns,
                                   const struct smelt__sparse_gqa_launch *launch,
                                   struct tensor_map *map) {
-    const int64_t extents[] = {columns, gqa->heads, gqa->fields.tokens, gqa->fields.batches};
-    const int boxes[] = {launch->box_heads, 1};
-    return make_map(gqa, name, tensor, extents, boxes, map);
+    return make_map(gqa, name, tensor, gqa->fields.tokens, gqa->heads, columns, launch->box_heads,
+                    1, map);
 }
 
 /* k or v, in boxes of a block's rows. */
 static smelt_status make_source(const struct smelt__gqa *gqa, const char *name,
                                 const smelt_const_tensor *tensor, int columns,
                                 struct gqa_block_source *source) {
-    const int64_t extents[] = {columns, gqa->kv_heads, gqa->fields.rows, gqa->fields.batches};
-    const int boxes[] = {1, gqa->granularity};
     *source = (struct gqa_block_source){
         .data = tensor->data,
         .batch_stride = tensor->strides[0],
         .row_stride = tensor->strides[1],
         .head_stride = tensor->strides[2],
     };
-    return make_map(gqa, name, tensor, extents, boxes, &source->map);
+    return make_map(gqa, name, tensor, gqa->fields.rows, gqa->kv_heads, columns, 1,
+                    gqa->granularity, &source->map);
 }
 
 smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/tensor_map.h"
@@ -31,12 +32,15 @@ struct smelt__tensor_box {
     enum smelt__map_element element;
     enum smelt__map_swizzle swizzle;
     int dimensions; /* 1..5 */
-    /* Extents: elements, 1 to 2^32. Strides: bytes, multiples of 16 below 2^40; strides[0] is
-     * ignored. */
-    unsigned long long extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
-    uint32_t box[SMELT__MAP_DIMENSIONS]; /* elements, 1..256; the first dimension's bytes are a
-                                            multiple of 16, at most the swizzle's width */
+    /* In elements. Extents: 1 to 2^32. Strides: multiples of 16 bytes below 2^40; those of a dimension
+     * of extent 1, and strides[0], are ignored. */
+    int64_t extents[SMELT__MAP_DIMENSIONS], strides[SMELT__MAP_DIMENSIONS];
+    int box
+        [SMELT__MAP_DIMENSIONS]; /* elements, 1..256; the first dimension's bytes are a multiple of
+                                       16, at most the swizzle's width */
 };
+
+size_t smelt__map_element_bytes(enum smelt__map_element element);
 
 /* Does not touch the device: legal during stream capture. The caller has called
  * smelt__context_enter. DRIVER when the driver rejects the description. */

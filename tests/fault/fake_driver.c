@@ -280,9 +280,9 @@ EXPORT CUresult cuTensorMapEncodeTiled(CUtensorMap *map, int type, unsigned rank
         if (strides[i] >= 1ULL << 40 || strides[i] % 16)
             return (CUresult)FAKE_UNKNOWN_ERROR;
     for (unsigned i = 0; i < rank; i++) {
-        state.box.extents[i] = extents[i];
-        state.box.strides[i] = i > 0 ? strides[i - 1] : 0;
-        state.box.box[i] = box[i];
+        state.box.extents[i] = (int64_t)extents[i];
+        state.box.strides[i] = i > 0 ? (int64_t)strides[i - 1] : 0; /* bytes */
+        state.box.box[i] = (int)box[i];
     }
     memset((void *)map, 0, sizeof(struct tensor_map));
     return CUDA_SUCCESS;

@@ -41,7 +41,7 @@ struct fake_driver {
     atomic_int shared_bytes; /* last value of cuFuncSetAttribute */
     CUlaunchConfig launch;
     CUlaunchAttribute attributes[4]; /* the launch's; its own copy is gone by now */
-    struct smelt__tensor_box box;    /* the last tensor described */
+    struct smelt__tensor_box box;    /* the last tensor described; strides in bytes */
     CUfunction launched;
     unsigned char params[FAKE_PARAMS]; /* the first bytes of the launched params struct */
     CUcontext launch_context;          /* current at the launch */

@@ -139,19 +139,20 @@ TEST(grids_clusters_and_fills) {
     struct tensor_map map;
     const struct smelt__tensor_box box = {.data = words,
                                           .element = SMELT__MAP_BF16,
-                                          .dimensions = 2,
-                                          .extents = {64, 5},
-                                          .strides = {0, 128},
-                                          .box = {64, 1}};
+                                          .dimensions = 3,
+                                          .extents = {64, 5, 1},
+                                          .strides = {0, 64, 3}, /* the last is ignored */
+                                          .box = {64, 1, 1}};
     int pushed;
     assert_int_equal(smelt__context_enter(context, &pushed), SMELT_OK);
     assert_int_equal(smelt__tensor_map_make(context, &box, &map), SMELT_OK);
     smelt__context_leave(context, pushed);
     const struct smelt__tensor_box described = driver->box;
     assert_ptr_equal(described.data, words);
-    assert_int_equal(described.dimensions, 2);
+    assert_int_equal(described.dimensions, 3);
     assert_true(described.extents[0] == 64 && described.extents[1] == 5);
-    assert_true(described.strides[1] == 128 && described.box[0] == 64);
+    assert_true(described.strides[1] == 128 && described.strides[2] % 16 == 0); /* bytes */
+    assert_int_equal(described.box[0], 64);
 }
 
 /* The current context is used and not retained. */

@@ -65,11 +65,7 @@ struct smelt__dense_scores_launch {
     int tensor_maps, tile_queries, query_rows;
 };
 
-static inline const struct smelt__dense_scores_launch *
-smelt__dense_scores_launch(const struct smelt__plan *plan) {
-    _Static_assert(sizeof(struct smelt__dense_scores_launch) <= sizeof plan->launch, "room");
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__dense_scores_launch)
 
 /* What the host reads of a plan of dense_lse_fwd: queries of an item, items of the same queries; and the
  * tensor maps' boxes, if the kernel has maps. */
@@ -78,11 +74,7 @@ struct smelt__dense_lse_launch {
     int tensor_maps, query_rows, box_keys;
 };
 
-static inline const struct smelt__dense_lse_launch *
-smelt__dense_lse_launch(const struct smelt__plan *plan) {
-    _Static_assert(sizeof(struct smelt__dense_lse_launch) <= sizeof plan->launch, "room");
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__dense_lse_launch)
 
 /* Names a kernel "smelt_STEM_VARIANT_h64_d576", with "_kv4" where there are several key heads. */
 void smelt__dense_name(const struct smelt__spec *spec, const char *stem, struct smelt__plan *plan);

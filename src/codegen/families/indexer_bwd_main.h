@@ -23,11 +23,7 @@ struct smelt__indexer_bwd_main_launch {
     int exact_groups;  /* with deterministic=1: groups of a launch at most */
 };
 
-static inline const struct smelt__indexer_bwd_main_launch *
-smelt__indexer_bwd_main_launch(const struct smelt__plan *plan) {
-    _Static_assert(sizeof(struct smelt__indexer_bwd_main_launch) <= sizeof plan->launch, "room");
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__indexer_bwd_main_launch)
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

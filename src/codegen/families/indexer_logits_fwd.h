@@ -24,11 +24,7 @@ struct smelt__indexer_logits_launch {
     int map_pairs;                        /* above 0: a box of q holds this many pairs of heads */
 };
 
-static inline const struct smelt__indexer_logits_launch *
-smelt__indexer_logits_launch(const struct smelt__plan *plan) {
-    _Static_assert(sizeof(struct smelt__indexer_logits_launch) <= sizeof plan->launch, "room");
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__indexer_logits_launch)
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,

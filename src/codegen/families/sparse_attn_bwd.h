@@ -37,11 +37,7 @@ struct smelt__sparse_attn_bwd_launch {
                           slices; 0: they may not */
 };
 
-static inline const struct smelt__sparse_attn_bwd_launch *
-smelt__sparse_attn_bwd_launch(const struct smelt__plan *plan) {
-    _Static_assert(sizeof(struct smelt__sparse_attn_bwd_launch) <= sizeof plan->launch, "room");
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__sparse_attn_bwd_launch)
 
 /* The main kernel's plans. Each plans its variant or says why it cannot: 0, or -1 with the reason.
  */

@@ -159,10 +159,7 @@ struct smelt__sparse_gqa_launch {
     int queries;    /* query-stationary: of an item, their lists united; 0 or 1: none are united */
 };
 
-static inline const struct smelt__sparse_gqa_launch *
-smelt__sparse_gqa_launch(const struct smelt__plan *plan) {
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__sparse_gqa_launch)
 
 /* Whether there is a kernel for united lists of large blocks. */
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec);
@@ -173,10 +170,7 @@ struct smelt__sparse_gqa_united_launch {
     int part_entries; /* of a warpgroup */
 };
 
-static inline const struct smelt__sparse_gqa_united_launch *
-smelt__sparse_gqa_united_launch(const struct smelt__plan *plan) {
-    return (const void *)plan->launch;
-}
+SMELT__PLAN_LAUNCH(smelt__sparse_gqa_united_launch)
 
 /* Units of a KV head: groups of SMELT__SPARSE_GQA_UNIT of its query heads. */
 enum { SMELT__SPARSE_GQA_UNIT = 8 };

@@ -63,8 +63,8 @@ struct smelt__plan {
     int persistent; /* 1: at most as many blocks as are resident at once, each of which loops over
                      * several blocks' work with grid stride */
     int contiguous; /* 1: a persistent block takes contiguous work instead */
-    /* Values for the host code that launches the kernel: a struct of ints, defined with its
-     * accessor in the family's header. All 0 in families without one. */
+    /* Values for the host code that launches the kernel: a struct of ints, which the family's header
+     * defines (SMELT__PLAN_LAUNCH). All 0 in families without one. */
     int launch[SMELT__MAX_LAUNCH];
     /* Where the architecture has a better variant, whose plan function refused the spec: why. "": none.
      */
@@ -72,6 +72,13 @@ struct smelt__plan {
     const char *defect; /* a fault of the plan function: the name added twice or beyond the
                          * capacity; NULL: none */
 };
+
+/* Defines a function of a struct's name that returns a plan's launch values as that struct. */
+#define SMELT__PLAN_LAUNCH(name)                                                                   \
+    static inline const struct name *name(const struct smelt__plan *plan) {                        \
+        _Static_assert(sizeof(struct name) <= sizeof plan->launch, "room");                        \
+        return (const void *)plan->launch;                                                         \
+    }
 
 /* For plan functions (family.h). Adding beyond the capacity, or a name twice, is recorded in
  * plan->defect and makes planning fail. */
