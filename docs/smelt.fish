@@ -26,7 +26,7 @@ function __smelt_values
     end
 end
 
-complete -c smelt -n __fish_use_subcommand -f -a "warm list show emit check bench tune emulate cache doctor help"
+complete -c smelt -n __fish_use_subcommand -f -a "(smelt --help 2>/dev/null | string replace -rf '^  ([a-z]+) +(.*)' '\$1\t\$2') help"
 complete -c smelt -n "string match -q -- '-*' (commandline -ct)" -f -a "(__smelt_options)"
 complete -c smelt -n "string match -q -- '--*' (commandline -opc)[-1]" -f -a "(__smelt_values)"
 complete -c smelt -n "test (__smelt_verb) = cache 2>/dev/null" -f -a "stat verify prune clear export import"

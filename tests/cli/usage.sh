@@ -69,7 +69,8 @@ for verb in warm list show emit check bench tune emulate cache doctor; do
     done
     grep -q "^  $verb " "$work/help" || failed "$verb in --help" 'not there'
     grep -q "^\.SS .fB$verb" "$man_page" || failed "$verb in smelt.1" 'not there'
-    grep -q "\<$verb\>" "$documents/smelt.bash-completion" || failed "$verb completes" 'not there'
+    completes "$verb"
+    prints "$verb completes" "^$verb\$"
 done
 gives 0 '' help --json
 document 'help --json' version:string verbs.0.name=warm verbs.0.options.0.help:string environment.0.help:string
@@ -100,7 +101,7 @@ in_zsh() {
 }
 for shell in fish zsh; do
     command -v $shell >/dev/null || continue
-    for line in 'show' 'warm --preset glm-5.2' 'emit --arch sm_90a' 'show --passes backward' 'check --queries' \
+    for line in 'show' 'doctor' 'warm --preset glm-5.2' 'emit --arch sm_90a' 'show --passes backward' 'check --queries' \
         'tune --knobs stages' 'cache verify'; do
         # shellcheck disable=SC2086 # words
         if PATH=$(cd "$(dirname "$smelt")" && pwd):$PATH in_$shell smelt ${line%"${line##* }"} "$(printf %.4s "${line##* }")" 2>"$work/err" |
