@@ -148,8 +148,8 @@ typedef struct smelt_tensor_info {
     /* Of an extent that follows from another: the other one's letter, else "". It is that one times
      * `times`, divided by `per` and rounded up; both are 1 unless the spec says another number. */
     const char *of[SMELT_TENSOR_STRIDES + 1];
-    int64_t times[SMELT_TENSOR_STRIDES + 1];
-    int64_t per[SMELT_TENSOR_STRIDES + 1]; /* likewise */
+    int64_t times[SMELT_TENSOR_STRIDES + 1]; /* see `of` */
+    int64_t per[SMELT_TENSOR_STRIDES + 1];   /* likewise */
 } smelt_tensor_info;
 
 #define SMELT_TENSOR_INFO_INIT SMELT_INIT(smelt_tensor_info)
