@@ -2,6 +2,8 @@
  * Trains the indexer to rank keys like attention, which stays unchanged. One step is six calls on
  * the device, none of which stores a queries x keys matrix:
  *
+ *     cc train_indexer.c $(pkg-config --cflags --libs smelt) -lm && ./a.out
+ *
  *   index queries, keys, weights; windows       -> indices, lengths     indexer_topk
  *   query, latent KV rows, indices, lengths     -> out, lse             sparse_attn
  *   query, latent KV rows, indices, lse         -> target               sparse_scores

@@ -36,11 +36,14 @@ const struct smelt__schema *smelt__schema_at(int index) {
 const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__message *message) {
     const char *names[MAX_NAMES + 1] = {0};
     const struct smelt__schema *schema;
-    for (int i = 0; i < MAX_NAMES && (schema = smelt__schema_at(i)) != NULL; i++) {
-        names[i] = schema->name;
-        if (strcmp(names[i], name) == 0)
-            return schema;
-    }
+    int count = 0;
+    for (int kernels = 0; kernels < 2; kernels++) /* the message lists operators first */
+        for (int i = 0; count < MAX_NAMES && (schema = smelt__schema_at(i)) != NULL; i++) {
+            if (strcmp(schema->name, name) == 0)
+                return schema;
+            if (schema->is_operator != kernels)
+                names[count++] = schema->name;
+        }
     smelt__name_unknown("", "family", name, names, message);
     return NULL;
 }

@@ -85,14 +85,14 @@ TEST(canonical) {
 static const struct {
     const char *text, *part, *second_part;
 } bad[] = {
-    {"", "unknown family ''; known: sparse_attn, sparse_attn_fwd", NULL},
+    {"", "unknown family ''; known: sparse_attn, indexer_windows", NULL},
     {GOOD, "has no ':'", "family:key=value"},
     {"sparse_attn", "sparse_attn: heads is missing; legal: 1..128 and", NULL},
     {"topk_select", "topk_select: topk is missing; legal: 1..16384", NULL},
     {"indexer_windows:topk=1", "unknown key 'topk'", NULL},
     {"indexer_window", "unknown family 'indexer_window', did you mean indexer_windows?", NULL},
     {"sparse_atn", "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
-    {":" GOOD, "unknown family ''", "known: sparse_attn, sparse_attn_fwd"},
+    {":" GOOD, "unknown family ''", "known: sparse_attn, indexer_windows"},
     {"sparse_atn:" GOOD, "unknown family 'sparse_atn', did you mean sparse_attn?", NULL},
     {"matmul:" GOOD, "unknown family 'matmul'; known:", NULL},
     {"sparse_attn:", "heads is missing", NULL},
