@@ -145,7 +145,7 @@ static void add_streamed(const struct smelt__spec *spec, const char *rows,
     const struct smelt__plan_row constants[] = {
         {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
         {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
-        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
+        {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
         {"STAGES", "stages", shape->stages, "parts of the stream in flight"},
     };
     add_dense(spec, smelt__streamed_warps(shape) * WARP, plan);
@@ -177,14 +177,14 @@ static int add_sm90_regions(const struct smelt__streamed_shape *shape, int colum
                             int step_bytes, struct smelt__plan *plan) {
     plan->region_count = 0;
     smelt__plan_add_region(plan, "STREAM_OFFSET", shape->stages * sm90_stage_bytes(shape),
-                           ALIGNMENT, "stages: parts of the resident rows or of the stream");
+                           ALIGNMENT, "parts of the resident rows or of the stream, in each stage");
     if (column_bytes > 0)
         smelt__plan_add_region(plan, "OFFSETS_OFFSET",
                                shape->stages * shape->slabs * SLAB_ROWS * column_bytes, 16,
-                               "stages: what is subtracted from a tile's scores");
+                               "what is subtracted from a tile's scores, in each stage");
     if (step_bytes > 0)
         smelt__plan_add_region(plan, "STEPS_OFFSET", shape->stages * step_bytes, 16,
-                               "stages: what they hold");
+                               "description of what each stage holds");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * shape->stages * BARRIER_BYTES, 8,
                            "mbarriers");
     return plan->shared_bytes;
@@ -220,14 +220,14 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
         return -1;
     }
     const struct smelt__plan_row constants[] = {
-        {"SLABS", "slabs", shape->slabs, "of 64 rows of a tile of the stream"},
+        {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
         {"STAGES", "stages", shape->stages, "parts of resident rows or of the stream in flight"},
-        {"STAGE_BYTES", NULL, sm90_stage_bytes(shape), "of such a part"},
+        {"STAGE_BYTES", NULL, sm90_stage_bytes(shape), "bytes of such a part"},
         {"CONSUMERS", NULL, WARPGROUPS, "warpgroups that compute"},
         {"CONSUMER_REGISTERS", NULL, wide ? WIDE_CONSUMER_REGISTERS : CONSUMER_REGISTERS,
-         "of a thread that computes"},
+         "registers of a thread that computes"},
         {"PRODUCER_REGISTERS", NULL, wide ? WIDE_PRODUCER_REGISTERS : PRODUCER_REGISTERS,
-         "of a thread that copies"},
+         "registers of a thread that copies"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
     };

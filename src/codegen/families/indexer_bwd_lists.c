@@ -42,12 +42,12 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     smelt__plan_add(plan, "GRANULARITY", granularity, SMELT__FROM_SPEC,
                     "rows, and slots, of an entry of a list");
     smelt__plan_set_threads(plan, THREADS, resident_blocks(arch, MAP_BYTES + ENTRIES * 4 + counts));
-    smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED, "that a thread has under way");
+    smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED, "loads of a thread in flight");
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
                     "lists are padded to a multiple of it");
-    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");
+    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "bytes of the map");
     smelt__plan_add(plan, "ENTRIES", ENTRIES, SMELT__DERIVED,
-                    "of a list that are put together at a time");
+                    "entries of a list that are assembled at a time");
     smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16,
                            "a bit for each row and member, and the keys' list positions");
     smelt__plan_add_region(plan, "ENTRIES_OFFSET", ENTRIES * 4, 16, "entries of a list");

@@ -60,7 +60,8 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
     smelt__plan_add_region(plan, "GRADS_OFFSET", entries * choice->group * 4, SMALL_ALIGNMENT,
                            "gradients of keys' logits");
     smelt__plan_add_region(plan, "ENTRIES_OFFSET", entries * 4, SMALL_ALIGNMENT, "numbers of keys");
-    smelt__plan_add_region(plan, "ITEM_OFFSET", (2 + choice->group) * 4, 16, "which queries");
+    smelt__plan_add_region(plan, "ITEM_OFFSET", (2 + choice->group) * 4, 16,
+                           "which queries the item has");
 }
 
 /* Tiles of dK that the busiest warp computes. */
@@ -141,15 +142,15 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", NULL, KEYS, "rows of k of one step of the main loop"},
-        {"WARPS", NULL, warps_of(choice), "of a thread block"},
+        {"WARPS", NULL, warps_of(choice), "warps of a thread block"},
         {"QUERY_ROWS", NULL, choice->query_rows, "rows of a query: heads, padded"},
         {"BLOCK_HEADS", NULL, launch->block_heads, "rows of an item"},
         {"KEY_TILES", NULL, choice->key_tiles, "tiles of 16 keys in a unit of dK"},
         {"UNIT_UNROLL", NULL, rows_of(choice) / TILE,
          "k-steps of a unit of dK that are written out"},
         {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
-        {"GROUP_TILES", NULL, launch->group_tiles, "its keys are one list, whoever has them"},
-        {"TENSOR_MAPS", NULL, launch->tensor_maps, "no rows come by the copy engine"},
+        {"GROUP_TILES", NULL, launch->group_tiles, "1: the keys of a group's queries are one list"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "0: rows are read without tensor maps"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four values are added to global memory at once"},
     };

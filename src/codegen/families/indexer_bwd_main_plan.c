@@ -22,7 +22,8 @@ void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__
              plan->variant, heads, dim, relu ? "" : "_linear", deterministic ? "_det" : "");
     smelt__plan_add(plan, "HEADS", heads, SMELT__FROM_SPEC, "indexer heads");
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a head and of a key, elements");
-    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC, "1: of products; 0: no activation");
+    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC,
+                    "1: ReLU of the products; 0: no activation");
     smelt__plan_add(plan, "DETERMINISTIC", deterministic, SMELT__FROM_SPEC,
                     "1: addends to dk are rounded first");
     if (deterministic) {

@@ -48,12 +48,12 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     plan->region_count = 0;
     smelt__plan_add_region(plan, "QUERIES_OFFSET",
                            choice->stages * choice->stage_heads * GROUP_QUERIES * choice->row_bytes,
-                           ALIGNMENT, "stages: heads of eight queries");
+                           ALIGNMENT, "heads of eight queries, in each stage");
     if (choice->block_max > choice->warp_keys)
         smelt__plan_add_region(plan, "LARGEST_OFFSET",
                                ((choice->stage_heads - 1) / choice->sum_heads + 1) * choice->warps *
                                    GROUP_QUERIES * 4,
-                               16, "groups of a part: the warps' largest logits");
+                               16, "the warps' largest logits, of each group of a part");
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -62,14 +62,14 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     launch->block_queries = choice->block_queries;
     launch->block_keys = choice->warps * choice->warp_keys;
     const struct smelt__plan_row constants[] = {
-        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"WARPS", "warps", choice->warps, "warps of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "keys that a warp keeps in registers"},
         {"BLOCK_QUERIES", "block_queries", launch->block_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "parts of queries in flight"},
         {"BLOCK_KEYS", NULL, launch->block_keys, "keys of an item"},
-        {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
+        {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"},
         {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
-        {"TENSOR_MAPS", NULL, launch->tensor_maps, "nothing comes by the copy engine"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "0: q and k are read without tensor maps"},
         {"PDL", NULL, plan->arch->pdl, "1: may be launched with PDL"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));

@@ -23,7 +23,8 @@ void smelt__indexer_logits_fwd_name(const struct smelt__spec *spec, struct smelt
              weights ? "" : "_unweighted", bf16 ? "_to_bf16" : "");
     smelt__plan_add(plan, "HEADS", heads, SMELT__FROM_SPEC, "indexer heads");
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a head and of a key, elements");
-    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC, "1: of products; 0: no activation");
+    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC,
+                    "1: ReLU of the products; 0: no activation");
     smelt__plan_add(plan, "WEIGHTS", weights, SMELT__FROM_SPEC,
                     "1: a weight a query and head; 0: scale is every head's");
     smelt__plan_add(plan, "HEAD_GROUPS", groups, SMELT__FROM_SPEC,

@@ -85,20 +85,20 @@ static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
     const int columns = queries * choice->padded_heads;
     plan->region_count = 0;
     smelt__plan_add_region(plan, "QUERIES_OFFSET", buffers * columns * choice->row_bytes, ALIGNMENT,
-                           "buffers: a block's queries");
+                           "a block's queries, in each buffer");
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->row_bytes,
-                           ALIGNMENT, "stages: KV tiles");
+                           ALIGNMENT, "KV tiles, in each stage");
     smelt__plan_add_region(plan, "LOWEST_OFFSET", FILL_BYTES, 16, "-inf, to fill with");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", buffers * columns * 4, 16,
-                           "buffers: a block's weights");
+                           "a block's weights, in each buffer");
     smelt__plan_add_region(plan, "WINDOWS_OFFSET", buffers * queries * RANGE_BYTES, 16,
-                           "buffers: a block's windows");
+                           "a block's windows, in each buffer");
     smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
-                           "buffers: which KV tiles of the block");
+                           "which KV tiles of the block, in each buffer");
     smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
-                           "of groups of batches, while the run is found");
+                           "costs of groups of batches, while the run is found");
     smelt__plan_add_region(plan, "STAGING_OFFSET", staging_bytes(choice), 16,
-                           "warpgroups: a part's logits on their way to whole lines");
+                           "a part's logits, which each warpgroup stores as whole lines");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (choice->stages + buffers) * BARRIER_BYTES,
                            8, "mbarriers");
     return plan->shared_bytes;
@@ -158,7 +158,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
         {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
         {"BLOCK_QUERIES", NULL, launch->block_queries, "queries of a block"},
-        {"LANE_QUERIES", NULL, 1, "queries whose windows a lane looks at"},
+        {"LANE_QUERIES", NULL, 1, "queries whose windows a lane reads"},
         {"BLOCK_KEYS", NULL, launch->block_keys, "keys of a KV tile"},
         {"BLOCK_START", NULL, BLOCK_START, "cost of a block before its first KV tile, in KV tiles"},
         {"MOST_WEIGHTS", NULL, MOST_WEIGHTS, "weights that a thread keeps"},
@@ -166,20 +166,19 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
          "1: keys' scales are loaded a KV tile ahead; with 17 to 32 heads that was slower"},
         {"STAGES_LOGITS", NULL, stages_logits(choice),
          "1: logits go to memory by whole lines, through shared memory"},
-        {"STAGED_ROW", NULL, STAGED_ROW, "fp32 of a query's logits there"},
+        {"STAGED_ROW", NULL, STAGED_ROW, "fp32 numbers of a query's row of staged logits"},
         {"COARSE", NULL, COARSE, "groups of batches whose costs are kept"},
         {"TOGETHER", NULL, TOGETHER, "batches whose windows are loaded at once"},
-        {"ROW_BYTES", NULL, choice->row_bytes, "of a key, and of a head of a query"},
+        {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"},
         {"SWIZZLE", NULL, choice->row_bytes < SWIZZLE ? choice->row_bytes : SWIZZLE,
          "bytes of a row in shared memory"},
-        {"FILL_BYTES", NULL, FILL_BYTES, "of -inf, one bulk store"},
-        {"MATH_REGISTERS", NULL, choice->math_registers, "of a thread that computes"},
-        {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "of a thread that loads or fills"},
-        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: q and k come by the copy engine"},
+        {"FILL_BYTES", NULL, FILL_BYTES, "bytes of -inf that one bulk store writes"},
+        {"MATH_REGISTERS", NULL, choice->math_registers, "registers of a thread that computes"},
+        {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "registers of a thread that loads or fills"},
+        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: q and k are read through tensor maps"},
         {"MAP_QUERIES", NULL, launch->map_queries, "queries of a box"},
         {"MAP_HEADS", NULL, launch->map_heads, "heads of a box, or of a pair"},
-        {"MAP_PAIRS", NULL, launch->map_pairs,
-         "pairs of heads of a box; 0: boxes know of no pairs"},
+        {"MAP_PAIRS", NULL, launch->map_pairs, "pairs of heads of a box; 0: it has none"},
         {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));

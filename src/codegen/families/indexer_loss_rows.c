@@ -90,9 +90,9 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_rows_k%d", topk);
     smelt__plan_set_threads(plan, threads, blocks);
     smelt__plan_add(plan, "VECTORS", vectors, smelt__plan_origin(spec, "vectors"),
-                    "of 4 slots that a thread has of a part");
+                    "vectors of 4 slots that a thread has of a part");
     smelt__plan_add(plan, "PARTS", divide_up(topk, part), SMELT__DERIVED,
-                    "of a row of topk slots; 1: it stays in registers");
+                    "parts of a row of topk slots; 1: the row stays in registers");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED,
                     "1: the next kernel is launched with PDL");
     smelt__plan_add_region(plan, "MAXIMA_OFFSET", warps_bytes, 4, "each warp's largest logit");

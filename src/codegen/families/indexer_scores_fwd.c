@@ -21,7 +21,7 @@ static const struct smelt__key keys[] = {
      .variants = "mma"},
     {SMELT__KNOB("blocks", "thread blocks resident at once"), SMELT__AUTO_RANGE(1, 3), SMELT__TUNED,
      .variants = "mma"},
-    {SMELT__KNOB("warp_keys", "slots that a warp looks at together"), SMELT__AUTO_ONE_OF(16, 32),
+    {SMELT__KNOB("warp_keys", "slots that a warp reads together"), SMELT__AUTO_ONE_OF(16, 32),
      SMELT__TUNED, .variants = "mma"},
     {SMELT__KNOB("warpgroups", "warpgroups that compute"), SMELT__AUTO_RANGE(2, 4), SMELT__TUNED,
      .variants = "sm90"},

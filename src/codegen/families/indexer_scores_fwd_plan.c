@@ -30,7 +30,8 @@ int smelt__indexer_scores_fwd_name(const struct smelt__spec *spec, struct smelt_
     smelt__plan_add(plan, "HEADS", heads, SMELT__FROM_SPEC, "indexer heads");
     smelt__plan_add(plan, "DIM", dim, SMELT__FROM_SPEC, "width of a head and of a key, elements");
     smelt__plan_add(plan, "FP8", fp8, SMELT__FROM_SPEC, "1: e4m3 and scales of the keys; 0: bf16");
-    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC, "1: of products; 0: no activation");
+    smelt__plan_add(plan, "RELU", relu, SMELT__FROM_SPEC,
+                    "1: ReLU of the products; 0: no activation");
     smelt__plan_add(plan, "WEIGHTS", weights, SMELT__FROM_SPEC,
                     "1: a weight a query and head; 0: scale is every head's");
     smelt__plan_add(plan, "HEAD_GROUPS", groups, SMELT__FROM_SPEC,
@@ -44,6 +45,6 @@ int smelt__indexer_scores_fwd_name(const struct smelt__spec *spec, struct smelt_
     smelt__plan_add(plan, "WINDOWS", windows, SMELT__FROM_SPEC,
                     "1: rows outside a query's window are masked");
     smelt__plan_add(plan, "BLOCK_HEADS", block_heads, SMELT__DERIVED,
-                    "heads, of each group in eights");
+                    "heads, of each group rounded up to a multiple of 8");
     return block_heads;
 }

@@ -45,7 +45,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", QUERIES * heads * 4, 16,
                            "weights of their heads, fp32");
     smelt__plan_add_region(plan, "WORDS_OFFSET", blocks * WORD * (choice->block_keys / PART_KEYS),
-                           16, "what each block is");
+                           16, "description of each block");
     if (choice->fp8)
         smelt__plan_add_region(plan, "ROWS_OFFSET", blocks * choice->block_keys * 4, 16,
                                "row numbers of each block's slots");
@@ -123,13 +123,15 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                           struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
         {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
-        {"STAGES", "stages", choice->stages, "blocks of keys in flight, of each"},
+        {"STAGES", "stages", choice->stages, "blocks of keys in flight in each ring"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a block"},
         {"ROW_TILES", NULL, choice->tiles, "tiles of 128 bytes of a row"},
-        {"MATH_REGISTERS", NULL, registers[choice->groups].math, "of a thread that computes"},
-        {"GATHER_REGISTERS", NULL, registers[choice->groups].gather, "of a thread that gathers"},
+        {"MATH_REGISTERS", NULL, registers[choice->groups].math,
+         "registers of a thread that computes"},
+        {"GATHER_REGISTERS", NULL, registers[choice->groups].gather,
+         "registers of a thread that gathers"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     if (!choice->fp8)

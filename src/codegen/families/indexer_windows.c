@@ -24,12 +24,14 @@ static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *
     smelt__plan_set_threads(plan, THREADS, BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_windows_build");
     smelt__plan_add(plan, "ENTRIES_A_THREAD", ENTRIES_A_THREAD, SMELT__DERIVED,
-                    "of cu_seqlens, that a thread stages");
-    smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED, "of cu_seqlens, staged at a time");
+                    "entries of cu_seqlens that a thread stages");
+    smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED,
+                    "entries of cu_seqlens staged at a time");
     smelt__plan_add_region(plan, "STARTS_OFFSET", (1 + entries) * 4, 4,
                            "where documents begin, behind the largest ahead of them");
     /* Read 16 bytes at a time: none of them are STARTS'. */
-    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 16, "of each warp's entries");
+    smelt__plan_add_region(plan, "LARGEST_OFFSET", THREADS / 32 * 4, 16,
+                           "the largest of each warp's entries");
     return 0;
 }
 

@@ -87,7 +87,7 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     smelt__plan_add(plan, "LANE_CHUNKS", lane_chunks(dim, groups), SMELT__DERIVED,
                     "chunks of a group's lane, at most");
     smelt__plan_add(plan, "GROUPS_AHEAD", groups_ahead(dim, groups), SMELT__DERIVED,
-                    "groups of a lane under way");
+                    "groups of a lane in flight");
     smelt__plan_add(plan, "BLOCK_GROUPS", smelt__quantize_block_groups(dim, groups), SMELT__DERIVED,
                     "groups of an item");
     return 0;

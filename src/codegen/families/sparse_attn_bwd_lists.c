@@ -54,10 +54,10 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED,
                     "1: the next kernel is launched with PDL");
     smelt__plan_add(plan, "LOADS", GROUP_LOADS, SMELT__DERIVED,
-                    "of 16 bytes that a thread has under way");
-    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "of the map");
+                    "loads of 16 bytes of a thread in flight");
+    smelt__plan_add(plan, "MAP_BYTES", MAP_BYTES, SMELT__DERIVED, "bytes of the map");
     smelt__plan_add(plan, "MOST_WINDOWS", MOST_WINDOWS, SMELT__DERIVED,
-                    "of the map that the rows may need");
+                    "windows of the map that the rows may need");
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
                     "lists are padded to a multiple of it");
     smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16, "a bit for each row and member");
@@ -83,13 +83,15 @@ static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *p
     smelt__plan_add(plan, "RANGE", TRANSPOSE_RANGE, SMELT__DERIVED,
                     "keys that a block takes at a time");
     smelt__plan_add(plan, "PART", TRANSPOSE_PART, SMELT__DERIVED, "groups, likewise");
-    smelt__plan_add(plan, "LISTS", TRANSPOSE_LISTS, SMELT__DERIVED, "that a warp has under way");
+    smelt__plan_add(plan, "LISTS", TRANSPOSE_LISTS, SMELT__DERIVED,
+                    "lists that a warp processes at a time");
     smelt__plan_add_region(plan, "MAP_OFFSET", map, 16, "a bit for each key and group");
     smelt__plan_add_region(plan, "FIRSTS_OFFSET", map / 2, 16, "a key's bits in words before");
-    smelt__plan_add_region(plan, "PLACES_OFFSET", TRANSPOSE_RANGE * 4, 16, "of each key's entries");
+    smelt__plan_add_region(plan, "PLACES_OFFSET", TRANSPOSE_RANGE * 4, 16,
+                           "positions of each key's entries");
     smelt__plan_add_region(plan, "STRETCHES_OFFSET", TRANSPOSE_PART * STRETCH_BYTES, 16,
                            "each list's segments in the range");
-    smelt__plan_add_region(plan, "SUMS_OFFSET", warps * 4, 4, "of warps");
+    smelt__plan_add_region(plan, "SUMS_OFFSET", warps * 4, 4, "sums of warps");
 }
 
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,

@@ -126,9 +126,11 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         {"SUM_MULTIPROCESSORS", NULL, launch->sum_multiprocessors,
          "multiprocessors left to the sums of partial rows"},
         {"SLICE_BLOCKS", NULL, launch->slice_blocks, "thread blocks that take a slice of items"},
-        {"SCORES_REGISTERS", NULL, SCORES_REGISTERS, "of a thread, S, dP and some of dQ"},
-        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "of a thread, the gather and most of dQ"},
-        {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "of a thread, dKV"},
+        {"SCORES_REGISTERS", NULL, SCORES_REGISTERS,
+         "registers of a thread that computes S, dP and some of dQ"},
+        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS,
+         "registers of a thread that gathers and computes most of dQ"},
+        {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "registers of a thread that computes dKV"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     plan->blocks_per_item = launch->head_blocks;
@@ -165,7 +167,7 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add_region(plan, "MASKS_OFFSET", BLOCKS_AHEAD * KEYS, 16,
                            "which members have the keys, bits");
     smelt__plan_add_region(plan, "WORDS_OFFSET", BLOCKS_AHEAD * WORD, 16,
-                           "what each announced block is");
+                           "description of each announced block");
     smelt__plan_add_region(plan, "CURSORS_OFFSET", 2 * WORD, 16, "which block is announced next");
     smelt__plan_add_region(plan, "SLICES_OFFSET", 3 * WORD, 16, "slices that are taken");
     smelt__plan_add_region(plan, "SPIN_LIMIT_OFFSET", 4, 4,

@@ -46,14 +46,15 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     plan->blocks_per_item = 1; /* fewer do: a team each */
     plan->persistent = 1;
     smelt__plan_add(plan, "DQK", dqk, SMELT__FROM_SPEC, "width of a row, elements");
-    smelt__plan_add(plan, "TEAMS", teams, SMELT__DERIVED, "that sum a key each, of a block");
+    smelt__plan_add(plan, "TEAMS", teams, SMELT__DERIVED,
+                    "teams of a thread block, each of which sums a key");
     smelt__plan_add(plan, "MOST_ALONE", MOST_ALONE, SMELT__DERIVED,
                     "entries of a key that a team sums by itself");
-    smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries that a team sums, of more");
+    smelt__plan_add(plan, "RUN", RUN, SMELT__DERIVED, "entries of a longer list that a team sums");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     smelt__plan_add(plan, "VECTOR_REDUCTIONS", arch->capability_major >= HOPPER, SMELT__DERIVED,
                     "1: four values are added to global memory at once");
-    smelt__plan_add(plan, "STAGES", STAGES, SMELT__DERIVED, "of rows that are copied ahead");
+    smelt__plan_add(plan, "STAGES", STAGES, SMELT__DERIVED, "stages of rows that are copied ahead");
     smelt__plan_add_region(plan, "RING_OFFSET", bytes, 16, "copied columns; sums of runs");
     return 0;
 }

@@ -73,7 +73,7 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
     smelt__plan_add_region(plan, "FACTORS_OFFSET", heads * 4, SMELT__SMALL_ALIGNMENT,
                            "factors of the output's rows, fp32");
     smelt__plan_add_region(plan, "TASK_OFFSET", 4 * 4, 16, "which query and heads this is");
-    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where its slots are");
+    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "positions of its slots");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMELT__SMALL_ALIGNMENT,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", choice->warps * 4, SMELT__SMALL_ALIGNMENT,
@@ -204,18 +204,19 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
          "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
-        {"WARPS", "warps", choice->warps, "of a thread block"},
+        {"WARPS", "warps", choice->warps, "warps of a thread block"},
         {"BLOCK_HEADS", NULL, block_heads(choice), "heads of a thread block"},
         {"HEAD_BLOCKS", NULL, choice->shape.blocks, "thread blocks of a query"},
         {"LAST_BLOCK_TILES", NULL, choice->shape.last_tiles,
-         "tiles of 16 heads in the last of them"},
+         "tiles of 16 heads in a query's last thread block"},
         {"RAGGED_HEADS", NULL, choice->shape.last_tiles != choice->shape.tiles,
-         "1: the last one has fewer tiles than the others"},
+         "1: a query's last thread block has fewer tiles than the others"},
         {"ROPE_STAGES", NULL, choice->rope_stages, "buffers for the columns that are key alone"},
         {"SCORE_HEAD_GROUPS", NULL, choice->scores.heads,
          "warps side by side over the heads of QK"},
-        {"SCORE_KEY_GROUPS", NULL, choice->scores.keys, "over its keys"},
-        {"SCORE_DEPTH_GROUPS", NULL, choice->scores.depth, "over its depth: partial sums"},
+        {"SCORE_KEY_GROUPS", NULL, choice->scores.keys, "warps side by side over the keys"},
+        {"SCORE_DEPTH_GROUPS", NULL, choice->scores.depth,
+         "warps that divide the depth and compute partial sums"},
         {"QUERY_IN_REGISTERS", NULL, choice->query_in_registers,
          "1: query fragments are loaded once"},
         {"SCORE_UNROLL", NULL, choice->query_in_registers ? choice->shape.dv / TILE : 8,
@@ -226,7 +227,8 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"ROW_THREADS", NULL, row_threads(choice), "threads of a head in the softmax"},
         {"OUTPUT_HEAD_GROUPS", NULL, choice->output_head_groups,
          "warps side by side over PV's heads"},
-        {"OUTPUT_COLUMN_GROUPS", NULL, choice->output_column_groups, "over its columns"},
+        {"OUTPUT_COLUMN_GROUPS", NULL, choice->output_column_groups,
+         "warps side by side over PV's columns"},
         {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };

@@ -101,10 +101,9 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            ALIGNMENT, "Q");
     smelt__plan_add_region(plan, "P_OFFSET", choice->weights * QUERIES * heads * ROW, ALIGNMENT,
                            "probabilities");
-    smelt__plan_add_region(plan, "STATISTICS_OFFSET",
-                           choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
-                           "maxima and sums that warps tell each other, where there is no rope "
-                           "tile for them, fp32");
+    smelt__plan_add_region(
+        plan, "STATISTICS_OFFSET", choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
+        "maxima and sums that warps exchange where no rope tile has room for them, fp32");
     smelt__plan_add_region(plan, "RING_OFFSET", QUERIES * RING_ENTRIES * 4, 16,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(
@@ -115,7 +114,7 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            REQUESTS * (REQUEST + choice->item_bytes + choice->tensor_bytes), 8,
                            "key blocks that are to be copied");
     smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * (WORD + choice->item_bytes),
-                           8, "what each block is");
+                           8, "description of each block");
     if (choice->numbers)
         smelt__plan_add_region(plan, "NUMBERS_OFFSET", ring_blocks(choice) * BLOCK_KEYS * 4, 16,
                                "numbers of key blocks' rows");
@@ -137,16 +136,17 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"PART_TILES", knob(spec, "part_tiles"), choice->part_tiles,
          "tiles of a key block that are filled and freed together"},
         {"GATHER_REGISTERS", knob(spec, "gather_registers"), choice->gather_registers,
-         "of a thread, gather"},
+         "registers of a thread that gathers"},
         {"COMPACT", knob(spec, "compact"), 1, "1: masked slots are dropped before the gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", knob(spec, "blocks"), 1, "resident at once"},
+        {"BLOCKS_PER_MULTIPROCESSOR", knob(spec, "blocks"), 1, "thread blocks resident at once"},
         {"RACECHECK", knob(spec, "racecheck"), smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "of a thread block"},
-        {"MATH_REGISTERS", NULL, choice->math_registers, "of a thread, products and softmax"},
-        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to eights"},
+        {"THREADS", NULL, WARPGROUPS * WARPGROUP, "threads of a thread block"},
+        {"MATH_REGISTERS", NULL, choice->math_registers,
+         "registers of a thread that computes products and softmax"},
+        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to a multiple of 8"},
         {"HEAD_BLOCKS", NULL, choice->head_blocks, "items of a query"},
-        {"RING_TILES", NULL, choice->ring_tiles, "64 keys by 64 columns, in flight"},
+        {"RING_TILES", NULL, choice->ring_tiles, "tiles of 64 keys by 64 columns in flight"},
         {"QUERIES_AHEAD", NULL, 32, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
     };
@@ -250,7 +250,7 @@ static void finish_gqa(const struct smelt__spec *spec, const struct smelt__arch 
     add_constants(spec, choice, plan);
     const struct smelt__plan_row item_queries = {"ITEM_QUERIES", knob(spec, "item_queries"),
                                                  choice->queries,
-                                                 "of an item; their lists are united"};
+                                                 "queries of an item, whose lists are united"};
     if (choice->queries)
         smelt__plan_add_rows(plan, spec, &item_queries, 1);
     launch->queries = choice->queries;

@@ -41,7 +41,7 @@ static void plan_count(struct smelt__plan *plan) {
     plan->template_name = "sparse_attn_partition.count.cu";
     add_threads(plan, COUNT_THREADS, COUNT_RESIDENT);
     smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED,
-                    "of 16 bytes that a thread has under way");
+                    "loads of 16 bytes of a thread in flight");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", COUNT_THREADS / 32 * MOST_BUCKETS * 4, 4,
                            "entries of each warp in each bucket");
 }

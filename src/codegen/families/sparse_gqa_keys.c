@@ -70,7 +70,7 @@ void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct sm
     smelt__plan_add(plan, "LIST_HEADS", shared ? (int)smelt__spec_get(spec, "kv_heads") : 1,
                     SMELT__DERIVED, "KV heads that share a list");
     smelt__plan_add(plan, "UNITS", smelt__sparse_gqa_units(spec), SMELT__DERIVED,
-                    "eights of a KV head's query heads");
+                    "groups of 8 of a KV head's query heads");
 }
 
 int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
@@ -105,7 +105,7 @@ static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *
     plan->template_name = "sparse_gqa_merge.cu";
     smelt__sparse_gqa_name(spec, plan);
     smelt__sparse_gqa_block_constants(spec, plan);
-    smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "of a partial result");
+    smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "columns of a partial result");
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__FROM_SPEC,
                     "1: a logit per head in the denominator");
     smelt__plan_add(plan, "UNITES", (int)smelt__spec_get(spec, "unite"), SMELT__FROM_SPEC,
@@ -139,7 +139,7 @@ static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *a
     plan->template_name = of_keys ? "sparse_gqa_sums.keys.cu" : "sparse_gqa_sums.queries.cu";
     smelt__sparse_gqa_name(spec, plan);
     smelt__sparse_gqa_block_constants(spec, plan);
-    smelt__plan_add(plan, "COLUMNS", dqk, SMELT__DERIVED, "of a partial result of a query");
+    smelt__plan_add(plan, "COLUMNS", dqk, SMELT__DERIVED, "columns of a partial result of a query");
     smelt__plan_add(plan, "BLOCK_KEYS", (int)smelt__spec_get(spec, "granularity"), SMELT__DERIVED,
                     "keys of a block");
     smelt__plan_set_threads(plan, of_keys ? KEY_THREADS : THREADS,

@@ -54,7 +54,7 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     }
     if (pass == SMELT__GQA_LISTS_UNITE) {
         smelt__plan_add(plan, "MOST_SLOTS", SMELT__GQA_LISTS_MOST_SLOTS, SMELT__DERIVED,
-                        "of a tile");
+                        "slots of a tile, at most");
         smelt__plan_add_region(plan, "SLOTS_OFFSET",
                                UNITE_THREADS / 32 * SMELT__GQA_LISTS_MOST_SLOTS * 8, 8,
                                "slots of a warp's tile");

@@ -110,9 +110,9 @@ static void finish(const struct smelt__choice *choice, const struct smelt__spec 
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", NULL, choice->block_keys, "keys of a block"},
-        {"BOX_UNITS", NULL, box_units(choice->units), "eights of heads that a box copies"},
-        {"CONSUMER_REGISTERS", NULL, registers.consumer, "of a thread that computes"},
-        {"PRODUCER_REGISTERS", NULL, registers.producer, "of a thread that copies"},
+        {"BOX_UNITS", NULL, box_units(choice->units), "groups of 8 heads that a box copies"},
+        {"CONSUMER_REGISTERS", NULL, registers.consumer, "registers of a thread that computes"},
+        {"PRODUCER_REGISTERS", NULL, registers.producer, "registers of a thread that copies"},
     };
     plan->template_name = template_name;
     smelt__sparse_gqa_name(spec, plan);
@@ -148,11 +148,12 @@ static void begin_forward(struct smelt__choice *choice, const struct smelt__spec
 }
 
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    add_blocks(choice, choice->buffers, "buffers: a block's keys", "buffers: its values", plan);
+    add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
+               "its values, in each buffer", plan);
     smelt__plan_add_region(plan, "QUERY_OFFSET", choice->stages * tiles(choice->dqk) * TILE_BYTES,
-                           ALIGNMENT, "stages: tiles of queries");
+                           ALIGNMENT, "tiles of queries, in each stage");
     smelt__plan_add_region(plan, "TILES_OFFSET", choice->stages * DESCRIPTION, 16,
-                           "stages: what their rows are");
+                           "description of the tile's rows, in each stage");
     add_barriers(2 * (choice->stages + choice->buffers), plan);
 }
 
@@ -205,16 +206,16 @@ static void add_key_regions(const struct smelt__choice *choice, struct smelt__pl
     const int stages = choice->stages;
     add_blocks(choice, 1, "a block's keys", "its values", plan);
     smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->dqk) * TILE_BYTES,
-                           ALIGNMENT, "stages: tiles of queries");
+                           ALIGNMENT, "tiles of queries, in each stage");
     smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->dv) * TILE_BYTES, ALIGNMENT,
-                           "stages: tiles of the output's gradient");
+                           "tiles of the output's gradient, in each stage");
     smelt__plan_add_region(plan, "DS_OFFSET",
                            choice->teams * choice->ds_buffers * choice->block_keys * ROW_BYTES,
-                           ALIGNMENT, "teams, buffers: a tile's dS");
+                           ALIGNMENT, "a tile's dS, in each team's buffers");
     smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
-                           "stages: base and delta of their rows");
+                           "base and delta of their rows, in each stage");
     smelt__plan_add_region(plan, "TILES_OFFSET", stages * DESCRIPTION, 16,
-                           "stages: what their rows are");
+                           "description of the tile's rows, in each stage");
     add_barriers(2 * stages + 2, plan);
 }
 
@@ -251,8 +252,8 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
     const int wide = choice.dqk + choice.dv > ALL_ROWS_COLUMNS;
     const struct smelt__plan_row constants[] = {
         {"SCORE_ROWS", NULL, wide ? TILE_ROWS / 2 : TILE_ROWS,
-         "of a tile whose scores a thread has at once"},
-        {"DS_BUFFERS", NULL, choice.ds_buffers, "of dS of a team"},
+         "rows of a tile whose scores a thread has at once"},
+        {"DS_BUFFERS", NULL, choice.ds_buffers, "buffers of a team's dS"},
     };
     finish(&choice, spec, "sparse_gqa_bwd_keys.sm90.cu", wide ? of_wide_keys : of_keys, plan);
     smelt__plan_add_rows(plan, spec, constants, 2);
@@ -289,13 +290,14 @@ static int take_buffers(struct smelt__choice *choice) {
 static void add_united_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int tiles_of_queries = choice->queries * UNITED_CONSUMERS;
     smelt__plan_add_region(plan, "QUERY_OFFSET", tiles_of_queries * tiles(choice->dqk) * TILE_BYTES,
-                           ALIGNMENT, "buffers: tiles of queries");
-    add_blocks(choice, choice->buffers, "buffers: a block's keys", "buffers: its values", plan);
+                           ALIGNMENT, "tiles of queries, in each buffer");
+    add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
+               "its values, in each buffer", plan);
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
-                           "buffers: what the block is");
+                           "description of the block, in each buffer");
     smelt__plan_add_region(plan, "ITEMS_OFFSET",
                            tiles_of_queries * (2 + 2 * TILE_UNITS / choice->units) * 4, 4,
-                           "buffers: what the item is");
+                           "description of the item, in each buffer");
     add_barriers(2 * tiles_of_queries + 4 * choice->buffers, plan);
 }
 

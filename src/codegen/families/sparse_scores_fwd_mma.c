@@ -43,14 +43,14 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
     smelt__plan_add_region(plan, "ROPE_OFFSET", rows * (choice->shape.dqk - choice->shape.dv) * 2,
                            SMELT__TILE_ALIGNMENT, "key blocks, the last columns");
     smelt__plan_add_region(plan, "OFFSETS_OFFSET", heads * 4, SMELT__SMALL_ALIGNMENT,
-                           "of the heads: what their p is divided by, as a power of two");
+                           "what each head's p is divided by, as a power of two");
     smelt__plan_add_region(plan, "SUMS_OFFSET",
                            choice->scores.heads * choice->pipeline.block_keys * 4,
                            SMELT__SMALL_ALIGNMENT, "sums over a warp's heads");
     smelt__plan_add_region(plan, "PARTS_OFFSET",
                            (choice->scores.depth - 1) * heads * choice->pipeline.block_keys * 4,
                            SMELT__SMALL_ALIGNMENT, "partial scores");
-    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "where the slots are");
+    smelt__plan_add_region(plan, "SLOTS_OFFSET", 8 + 2 * 4, 16, "positions of the slots");
     smelt__plan_add_region(plan, "RING_OFFSET", ring_entries(choice) * 4, SMELT__SMALL_ALIGNMENT,
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", choice->warps * 4, SMELT__SMALL_ALIGNMENT,
@@ -119,17 +119,18 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
     const struct smelt__plan_row constants[] = {
         {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys, "slots of a step"},
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
-        {"WARPS", "warps", choice->warps, "of a thread block"},
-        {"COMPACT", NULL, 0, "slots keep their places"},
+        {"WARPS", "warps", choice->warps, "warps of a thread block"},
+        {"COMPACT", NULL, 0, "0: slots keep their positions"},
         {"TOPK", NULL, INT_MAX, "every valid slot counts"},
-        {"BLOCK_HEADS", NULL, choice->shape.tiles * TILE, "heads at once"},
-        {"RAGGED_HEADS", NULL, 0, "all of a part's tiles are computed"},
+        {"BLOCK_HEADS", NULL, choice->shape.tiles * TILE, "heads computed at once"},
+        {"RAGGED_HEADS", NULL, 0, "0: all of a part's tiles are computed"},
         {"ROPE_STAGES", NULL, choice->shape.dqk > choice->shape.dv ? choice->pipeline.stages : 0,
          "buffers for the last columns"},
         {"SCORE_HEAD_GROUPS", NULL, choice->scores.heads, "warps side by side over the heads"},
-        {"SCORE_KEY_GROUPS", NULL, choice->scores.keys, "over the slots"},
-        {"SCORE_DEPTH_GROUPS", NULL, choice->scores.depth, "over the depth: partial sums"},
-        {"QUERY_IN_REGISTERS", NULL, 0, "query fragments are loaded anew"},
+        {"SCORE_KEY_GROUPS", NULL, choice->scores.keys, "warps side by side over the slots"},
+        {"SCORE_DEPTH_GROUPS", NULL, choice->scores.depth,
+         "warps that divide the depth and compute partial sums"},
+        {"QUERY_IN_REGISTERS", NULL, 0, "0: query fragments are loaded anew"},
         {"SCORE_UNROLL", NULL, SCORE_UNROLL, "k-steps unrolled"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
     };

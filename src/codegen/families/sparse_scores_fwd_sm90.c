@@ -61,13 +61,14 @@ static void add_regions(const struct choice *choice, struct smelt__plan *plan) {
                            choice->by_heads ? 0 : queries * heads * choice->tiles * ROW, ALIGNMENT,
                            "Q");
     smelt__plan_add_region(plan, "OFFSETS_OFFSET", queries * heads * 4, 16,
-                           "of the heads: what their p is divided by, as a power of two");
+                           "what each head's p is divided by, as a power of two");
     if (choice->by_heads)
         smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * 4 * choice->block_keys * 4, 16,
                                "sums over each warp's heads, of two blocks");
     smelt__plan_add_region(plan, "REQUESTS_OFFSET", REQUESTS * (choice->block_keys * 4 + word), 16,
                            "key blocks that are to be copied");
-    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * word, 16, "what each block is");
+    smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks * word, 16,
+                           "description of each block");
     smelt__plan_add_region(
         plan, "BARRIERS_OFFSET",
         ((choice->groups + 1 + choice->by_heads) * ring + 2 * REQUESTS + 2 * queries) * 8, 8,
@@ -146,7 +147,8 @@ static void choose_heads(const struct smelt__spec *spec, struct choice *choice) 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
-        {"RING_TILES", "ring_tiles", choice->ring_tiles, "of 64 columns of a key block, in flight"},
+        {"RING_TILES", "ring_tiles", choice->ring_tiles,
+         "tiles of 64 columns of a key block in flight"},
         {"QUERY_BUFFERS", "query_buffers", choice->query_buffers,
          "queries whose Q is in shared memory at once"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
@@ -154,17 +156,17 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"STAGES", NULL, choice->ring_tiles / choice->tiles, "whole key blocks in the ring"},
         {"QUERY_IN_RING", NULL, choice->by_heads,
          "1: heads are the rows; Q goes by way of the ring into registers"},
-        {"MATH_GROUPS", NULL, choice->groups, "warpgroups of math"},
+        {"MATH_GROUPS", NULL, choice->groups, "warpgroups that compute"},
         {"BLOCK_KEYS", NULL, choice->block_keys, "slots of a key block"},
-        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to eights"},
-        {"REQUESTS", NULL, REQUESTS, "key blocks that the scan is ahead"},
-        {"COPY_WARPS", NULL, choice->copy_warps, "of the gather's"},
+        {"BLOCK_HEADS", NULL, choice->heads, "heads, rounded up to a multiple of 8"},
+        {"REQUESTS", NULL, REQUESTS, "key blocks by which the scan is ahead"},
+        {"COPY_WARPS", NULL, choice->copy_warps, "warps of the gather that copy"},
         {"MATH_REGISTERS", NULL, choice->by_heads ? ROWS_MATH_REGISTERS : MATH_REGISTERS,
-         "of a thread, products and sums"},
+         "registers of a thread that computes products and sums"},
         {"GATHER_REGISTERS", NULL, choice->by_heads ? ROWS_GATHER_REGISTERS : GATHER_REGISTERS,
-         "of a thread, gather"},
-        {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "resident at once"},
-        {"THREADS", NULL, THREADS, "of a thread block"},
+         "registers of a thread that gathers"},
+        {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "thread blocks resident at once"},
+        {"THREADS", NULL, THREADS, "threads of a thread block"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }

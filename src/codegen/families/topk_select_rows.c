@@ -58,8 +58,8 @@ static const struct smelt__key keys[] = {
      SMELT__ONE_OF(0, 1, 2, 4, 8, 16, 32, 64, 128)},
     {SMELT__REQUIRED("pass", "rows: a block a row; parts, merge: several; warps: a warp a row"),
      SMELT__NAMES_4(rows, parts, merge, warps)},
-    {SMELT__KNOB("threads", "of a thread block"), SMELT__AUTO_ONE_OF(128, 256, 512), SMELT__TUNED,
-     .only_with = "pass=rows, parts"},
+    {SMELT__KNOB("threads", "threads of a thread block"), SMELT__AUTO_ONE_OF(128, 256, 512),
+     SMELT__TUNED, .only_with = "pass=rows, parts"},
     {SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),
      SMELT__AUTO_RANGE(1, 8), SMELT__TUNED_AT(2, 3, 4, 5, 6), .only_with = "pass=rows, parts"},
     {SMELT__KNOB("samples", "elements that are sampled to guess a bound by; of long windows more"),
@@ -118,7 +118,7 @@ static void add_regions(struct smelt__plan *plan, int list, int map) {
     }
     smelt__plan_add_region(plan, "WARPS_OFFSET", 3 * 32 * 4, 4, "a number of each warp");
     smelt__plan_add_region(plan, "NUMBERS_OFFSET", NUMBERS * 4, 4, "what one thread found");
-    smelt__plan_add_region(plan, "KNOWN_OFFSET", KNOWN_BYTES, 4, "what earlier rounds found out");
+    smelt__plan_add_region(plan, "KNOWN_OFFSET", KNOWN_BYTES, 4, "what earlier rounds found");
 }
 
 /* Blocks that a multiprocessor has room for, at most `most`. */
@@ -145,7 +145,7 @@ static void add_meaning(const struct smelt__spec *spec, struct smelt__plan *plan
     smelt__plan_add(plan, "ORDER_BY_SCORE", (int)smelt__spec_get(spec, "order"), SMELT__FROM_SPEC,
                     "1: descending by score, 0: ascending by index");
     smelt__plan_add(plan, "PINNED", (int)smelt__spec_get(spec, "pinned"), SMELT__FROM_SPEC,
-                    "of them: the last ones of a window");
+                    "of the selected entries, a window's last ones");
     smelt__plan_add(plan, "EXPAND", (int)smelt__spec_get(spec, "expand"), SMELT__FROM_SPEC,
                     "rows of a list that an entry becomes");
     smelt__plan_add(plan, "TAIL", (int)smelt__spec_get(spec, "tail"), SMELT__FROM_SPEC,
@@ -214,18 +214,19 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
     add_meaning(spec, plan);
     smelt__plan_add(plan, "LIST", list, SMELT__DERIVED, "entries that the list has room for");
     smelt__plan_add(plan, "MOST_SAMPLES", list < MOST_SAMPLES ? list : MOST_SAMPLES, SMELT__DERIVED,
-                    "of a window");
+                    "samples of a window, at most");
     smelt__plan_add(plan, "LEAST_SAMPLES", smelt__spec_knob(spec, "samples", SAMPLES),
-                    smelt__plan_origin(spec, "samples"), "of a short window");
+                    smelt__plan_origin(spec, "samples"), "samples of a short window");
     smelt__plan_add(plan, "SAMPLED", parts ? PART_SAMPLED : SAMPLED, SMELT__DERIVED,
                     "elements for each sample of a long window");
     smelt__plan_add(plan, "LONG_SAMPLED",
                     parts   ? PART_SAMPLED
                     : merge ? SAMPLED
                             : LONG_SAMPLED,
-                    SMELT__DERIVED, "the same, of a window that has more than the least samples");
-    smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "of a histogram");
-    smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "their number's logarithm");
+                    SMELT__DERIVED,
+                    "elements for each sample of a window with more than the least samples");
+    smelt__plan_add(plan, "BINS", BINS, SMELT__DERIVED, "bins of a histogram");
+    smelt__plan_add(plan, "LOG_BINS", LOG_BINS, SMELT__DERIVED, "logarithm of the number of bins");
     smelt__plan_add(plan, "PART_LIST", smelt__topk_select_part_list(topk), SMELT__DERIVED,
                     "entries that a part of a row leaves");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
@@ -233,12 +234,13 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
         smelt__plan_add(plan, "ALONE", merge_list(arch, topk), SMELT__DERIVED,
                         "elements of windows that the pass merge reads alone");
     } else {
-        smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC, "1: behind the pass parts");
+        smelt__plan_add(plan, "MERGE", merge, SMELT__FROM_SPEC,
+                        "1: merges what the pass parts has selected");
         smelt__plan_add(plan, "MAP_BLOCKS", map, SMELT__DERIVED,
-                        "of 1024 elements that the map of bits has");
+                        "blocks of 1024 elements that the map of bits has");
         smelt__plan_add(plan, "PREFETCH_BYTES", prefetch_bytes(spec, arch),
                         smelt__plan_origin(spec, "prefetch"),
-                        "of a window that are prefetched at once");
+                        "bytes of a window that are prefetched at once");
     }
     add_regions(plan, list, map);
     return 0;

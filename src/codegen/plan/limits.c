@@ -32,9 +32,10 @@ void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks) 
     plan->threads = threads;
     plan->blocks_per_multiprocessor = blocks;
     plan->max_registers = smelt__registers_of_thread(plan->arch, threads, blocks);
-    smelt__plan_add(plan, "THREADS", threads, origin_of(plan, "threads"), "of a thread block");
+    smelt__plan_add(plan, "THREADS", threads, origin_of(plan, "threads"),
+                    "threads of a thread block");
     smelt__plan_add(plan, "BLOCKS_PER_MULTIPROCESSOR", blocks, origin_of(plan, "blocks"),
-                    "resident at once, at least");
+                    "thread blocks resident at once, at least");
 }
 
 int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
