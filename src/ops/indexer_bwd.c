@@ -2,10 +2,10 @@
 #include "smelt/indexer_bwd.h"
 
 #include "codegen/families/indexer_keys.h"
-#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/indexer_bwd_launch.h"
 #include "ops/indexer_bwd_table.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 static void prepare(smelt_operator *op) {
@@ -28,8 +28,8 @@ static struct smelt__indexer_bwd_layout find_layout(const struct smelt__indexer_
     const int64_t groups = smelt__divide_up(args->tokens, indexer->main.group_queries);
     const int64_t slots = args->width * indexer->granularity;
     const int64_t key_stride =
-        smelt__divide_up(slots * indexer->main.group_queries, SMELT__CUT_LIST_STEP) *
-        SMELT__CUT_LIST_STEP;
+        smelt__divide_up(slots * indexer->main.group_queries, SMELT__SPLIT_LIST_STEP) *
+        SMELT__SPLIT_LIST_STEP;
     struct smelt__indexer_bwd_layout layout = {0};
     smelt__indexer_bwd_lay_out(indexer, groups, key_stride, args->rows,
                                groups > indexer->main.exact_groups, &layout);

@@ -3,8 +3,8 @@
 
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/call.h"
-#include "ops/cuts.h"
 #include "ops/divide.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 enum {
@@ -33,18 +33,19 @@ static int64_t up_to(int64_t value, int64_t step) {
  * the table is too large. */
 static int64_t half_chunk(const struct smelt__key_grads_shape *shape,
                           const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = (SMELT__CUT_WAVE - shape->sum_multiprocessors) / shape->group_items;
+    const int64_t wave = (SMELT__SPLIT_WAVE - shape->sum_multiprocessors) / shape->group_items;
     if (shape->sum_multiprocessors == 0 || wave == 0 || most / 2 < wave || layout->groups <= wave)
         return 0;
-    const int64_t wanted = up_to(smelt__divide_up(layout->groups, SMELT__CUT_FEWEST_CHUNKS), wave);
+    const int64_t wanted =
+        up_to(smelt__divide_up(layout->groups, SMELT__SPLIT_FEWEST_CHUNKS), wave);
     const int64_t chunk = wanted <= most / 2 ? wanted : most / 2 / wave * wave;
-    return chunk * layout->key_stride < SMELT__CUT_FEWEST_ROWS * layout->key_count ? 0 : chunk;
+    return chunk * layout->key_stride < SMELT__SPLIT_FEWEST_ROWS * layout->key_count ? 0 : chunk;
 }
 
 /* Groups whose partial rows stay below the limit, at least one. */
 static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
                            const struct smelt__key_grads_layout *layout, int64_t most) {
-    const int64_t wave = smelt__divide_up(SMELT__CUT_WAVE, shape->group_items);
+    const int64_t wave = smelt__divide_up(SMELT__SPLIT_WAVE, shape->group_items);
     if (most >= layout->groups)
         return layout->groups;
     if (most > wave)
@@ -55,8 +56,9 @@ static int64_t whole_chunk(const struct smelt__key_grads_shape *shape,
 /* The number of chunks whose lists are transposed at once, 1 or more: enough to fill a GPU, few enough
  * that the kernel's output stays in the L2 cache. */
 static int64_t round_chunks(const struct smelt__key_grads_layout *layout) {
-    const int64_t by_entries = SMELT__CUT_ROUND_ENTRIES / (layout->chunk * layout->key_stride);
-    const int64_t by_starts = SMELT__CUT_ROUND_STARTS / (layout->key_count ? layout->key_count : 1);
+    const int64_t by_entries = SMELT__SPLIT_ROUND_ENTRIES / (layout->chunk * layout->key_stride);
+    const int64_t by_starts =
+        SMELT__SPLIT_ROUND_STARTS / (layout->key_count ? layout->key_count : 1);
     const int64_t chunks = by_entries < by_starts ? by_entries : by_starts;
     return chunks > 1 ? chunks : 1;
 }
@@ -66,16 +68,16 @@ static int64_t starts_of(const struct smelt__key_grads_layout *layout) {
     return layout->key_count + 1;
 }
 
-/* Cuts the groups into chunks, within the limit of the partial rows. */
-static void cut_chunks(const struct smelt__key_grads_shape *shape, size_t limit,
-                       struct smelt__key_grads_layout *layout) {
+/* Splits the groups into chunks, within the limit of the partial rows. */
+static void split_groups(const struct smelt__key_grads_shape *shape, size_t limit,
+                         struct smelt__key_grads_layout *layout) {
     const size_t group =
         (size_t)layout->key_stride * (size_t)shape->columns * 2 * (size_t)shape->key_rows;
     /* Kernels number a chunk's partial rows by an int, and the runs of their columns by a u32. */
     const int64_t runs = smelt__divide_up(shape->columns, RUN_COLUMNS);
     const int64_t rows = UINT32_MAX / (runs > 2 ? runs : 2);
     const int64_t numbered = rows / layout->key_stride / shape->key_rows;
-    int64_t most = (int64_t)((limit ? limit : (size_t)SMELT__CUT_PARTIALS) / group);
+    int64_t most = (int64_t)((limit ? limit : (size_t)SMELT__SPLIT_PARTIALS) / group);
     if (most > numbered)
         most = numbered;
     layout->chunk = half_chunk(shape, layout, most);
@@ -105,7 +107,7 @@ void smelt__key_grads_place(const struct smelt__key_grads_shape *shape, size_t l
     layout->chunk = layout->groups;
     if (!shape->deterministic || layout->groups == 0)
         return;
-    cut_chunks(shape, limit, layout);
+    split_groups(shape, limit, layout);
     if (layout->key_count > 0)
         place_partials(end, layout);
 }

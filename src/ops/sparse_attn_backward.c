@@ -6,9 +6,9 @@
 #include <stdint.h>
 
 #include "ops/arguments.h"
-#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/sparse_attn_call.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
@@ -197,7 +197,7 @@ static smelt_status launch_lists(const struct call *call) {
         .copies = layout->dq_side_stride ? backward->main.head_blocks : 1,
         .copy_stride = (int)layout->dq_side_stride,
         .topk = backward->shape.topk,
-        .ascending = call->args->rows > SMELT__CUT_ASCENDING_ROWS,
+        .ascending = call->args->rows > SMELT__SPLIT_ASCENDING_ROWS,
     };
     const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_GROUP);
     const int64_t filling =
@@ -232,9 +232,9 @@ static smelt_status launch_rows(const struct call *call) {
 /* Whether the main kernel's thread blocks keep in step. They do if the KV table is so large that
  * lists are sorted, and the kernel adds to dkv's rows. */
 static int step_of(const struct call *call) {
-    if (call->args->rows <= SMELT__CUT_ASCENDING_ROWS || call->backward->deterministic)
+    if (call->args->rows <= SMELT__SPLIT_ASCENDING_ROWS || call->backward->deterministic)
         return STEP_NONE;
-    return call->args->rows <= SMELT__CUT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
+    return call->args->rows <= SMELT__SPLIT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
 /* A tensor map of q or grad_out, [batches, tokens, HEADS, columns], with boxes of one query. */

@@ -3,9 +3,9 @@
 
 #include <stdint.h>
 
-#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/sparse_attn_call.h"
+#include "ops/split_sizes.h"
 
 enum {
     KEY_STEP = 64, /* keys per block; key lists are padded to whole blocks */
@@ -65,7 +65,7 @@ static int lists_are_their_items(const struct smelt__sparse_attn_backward *backw
         backward->main.block_heads * backward->main.head_blocks == backward->shape.heads;
     return !backward->deterministic && !backward->shape.buckets &&
            backward->main.group_queries == 1 && args->query_capacity == 0 &&
-           args->rows <= SMELT__CUT_LOOSE_ROWS &&
+           args->rows <= SMELT__SPLIT_LOOSE_ROWS &&
            (backward->main.head_blocks == 1 || (backward->main.tensor_maps && whole));
 }
 
@@ -109,8 +109,8 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
     layout.dkv.groups = groups;
     layout.dkv.key_count = key_count;
     layout.dkv.key_stride =
-        (int)(smelt__divide_up(slots * backward->main.group_queries, SMELT__CUT_LIST_STEP) *
-              SMELT__CUT_LIST_STEP);
+        (int)(smelt__divide_up(slots * backward->main.group_queries, SMELT__SPLIT_LIST_STEP) *
+              SMELT__SPLIT_LIST_STEP);
     if (shape->buckets && layout.queries > 0) {
         const size_t bytes = smelt__partition_layout(layout.queries, shape->buckets).bytes;
         layout.partition = smelt__workspace_place(&layout.bytes, (int64_t)bytes, 1);

@@ -4,7 +4,7 @@
 #include <limits.h>
 
 #include "codegen/families/sparse_attn_partition.h"
-#include "ops/cuts.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 _Static_assert((int)SMELT__PARTITION_MOST_SLOTS == (1 << PARTITION_EXTENT_BITS) - 1,
@@ -13,9 +13,9 @@ _Static_assert((int)SMELT__PARTITION_MOST_SLOTS == (1 << PARTITION_EXTENT_BITS) 
 enum {
     WARP = 32,
     SHORTEST_RUN = SMELT__PARTITION_COUNT_THREADS / WARP, /* each warp has a row at the least */
-    RESIDENT_RUNS = SMELT__CUT_RESIDENT_RUNS,
-    LONG_RUN = SMELT__CUT_LONG_RUN,
-    MOST_RUNS = SMELT__CUT_MOST_RUNS,
+    RESIDENT_RUNS = SMELT__SPLIT_RESIDENT_RUNS,
+    LONG_RUN = SMELT__SPLIT_LONG_RUN,
+    MOST_RUNS = SMELT__SPLIT_MOST_RUNS,
     SLOTS_A_LOAD = 4,   /* of 16 bytes */
     LOADS_A_THREAD = 4, /* of a row, before more threads share it */
     LEAST_LANES = 4,    /* that share a row: 64 bytes side by side */

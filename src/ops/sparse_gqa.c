@@ -140,7 +140,7 @@ static smelt_status place_blocks(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
     const size_t value_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dv);
     const size_t lse_bytes = SMELT__GQA_UNIT_HEADS * sizeof(float);
-    smelt__gqa_cut(gqa, forward->launch, value_bytes + lse_bytes);
+    smelt__gqa_split(gqa, forward->launch, value_bytes + lse_bytes);
     SMELT__TRY(
         smelt__gqa_place_index(gqa, forward->launch->segment, SMELT__GQA_PAIRS, tiles_of(gqa)));
     const int64_t units = gqa->chunk * gqa->fields.width * gqa->units;

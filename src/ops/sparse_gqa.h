@@ -89,8 +89,8 @@ enum { SMELT__GQA_UNIT_HEADS = 8, SMELT__GQA_ELEMENT = 2 /* bytes */ };
 
 /* Divides the queries into chunks with at most 2.5 GiB of partial results each; `unit_bytes`: bytes of a
  * unit's partial results. */
-void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
-                    size_t unit_bytes);
+void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
+                      size_t unit_bytes);
 
 /* Fills in the inputs of these kernels: the index, q, k and v. Errors: INVALID_ARGUMENT for strides that
  * tensor maps do not support; DRIVER. */

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "codegen/families/sparse_attn_bwd.h"
-#include "ops/cuts.h"
 #include "ops/divide.h"
 #include "ops/sparse_gqa.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 /* clang-format off */
@@ -59,7 +59,7 @@ static int sums_by_query(const struct backward *backward) {
     const struct smelt__plan *plan = &gqa->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]->plan;
     const int64_t slots = gqa->queries * gqa->index.groups * gqa->fields.width;
     const int64_t sums = backward->keys * (gqa->dqk + gqa->dv) * (int64_t)sizeof(float);
-    const int reads = sums > SMELT__CUT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
+    const int reads = sums > SMELT__SPLIT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
     if (backward->deterministic || strcmp(plan->variant, "sm90") != 0)
         return 0;
     return backward->kind != FEW || slots > MOST_SLOTS ||
@@ -81,7 +81,7 @@ static smelt_status place_index(struct backward *backward) {
     const struct smelt__sparse_gqa_united_launch none = {0, 0};
     const int64_t group = gqa->heads / gqa->kv_heads, width = gqa->fields.width;
     const int64_t entries =
-        SMELT__CUT_RANGE_BYTES / (group * (gqa->dqk + gqa->dv) * SMELT__GQA_ELEMENT);
+        SMELT__SPLIT_RANGE_BYTES / (group * (gqa->dqk + gqa->dv) * SMELT__GQA_ELEMENT);
     SMELT__TRY(smelt__gqa_place_index(
         gqa, backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT, SMELT__GQA_QUERIES,
         none));
@@ -104,7 +104,7 @@ static smelt_status place_chunks(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
     const struct smelt__sparse_gqa_united_launch none = {0, 0};
     const size_t unit_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dqk);
-    smelt__gqa_cut(gqa, backward->launch, unit_bytes);
+    smelt__gqa_split(gqa, backward->launch, unit_bytes);
     SMELT__TRY(smelt__gqa_place_index(gqa, backward->launch->segment,
                                       SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, none));
     const int64_t slots = gqa->chunk * gqa->index.groups * gqa->fields.width;

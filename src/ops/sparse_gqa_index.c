@@ -5,8 +5,8 @@
 #include <inttypes.h>
 
 #include "codegen/families/sparse_gqa_lists.h"
-#include "ops/cuts.h"
 #include "ops/divide.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
@@ -48,7 +48,7 @@ smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arr
     const int64_t blocks = smelt__divide_up(gqa->fields.rows, gqa->granularity);
     const int64_t slots = gqa->chunk * index->groups * gqa->fields.width;
     const size_t number = sizeof(int);
-    int64_t entries = SMELT__CUT_INDEX_CHUNK;
+    int64_t entries = SMELT__SPLIT_INDEX_CHUNK;
     gqa->lists = gqa->fields.batches * index->groups * blocks;
     if (gqa->lists > MOST_NUMBER || slots > MOST_NUMBER)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -108,8 +108,8 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
 
-void smelt__gqa_cut(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
-                    size_t unit_bytes) {
+void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
+                      size_t unit_bytes) {
     gqa->units = (int64_t)gqa->kv_heads * launch->units;
     const int64_t bytes = (int64_t)unit_bytes * gqa->units * gqa->fields.width;
     const int64_t most = PARTIAL_BYTES / bytes;

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 #include "codegen/families/topk_select_rows.h"
-#include "ops/cuts.h"
+#include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 struct smelt__topk_kernels smelt__topk_kernels_from(const struct smelt__kernel *const *kernels,
@@ -69,8 +69,8 @@ smelt_status smelt__topk_check_lists(const struct smelt__topk_lists *lists, int6
 /* Blocks that share a row, so that all of them are resident at once; 1: a block takes it alone. */
 static int64_t count_parts(const struct smelt__topk_kernels *kernels, int64_t rows,
                            int64_t columns) {
-    const int64_t most = columns / SMELT__CUT_TOPK_LEAST_PART;
-    if (columns < SMELT__CUT_TOPK_COLUMNS || !kernels->parts || rows == 0)
+    const int64_t most = columns / SMELT__SPLIT_TOPK_LEAST_PART;
+    if (columns < SMELT__SPLIT_TOPK_COLUMNS || !kernels->parts || rows == 0)
         return 1;
     int64_t parts = kernels->parts->resident_blocks / rows;
     if (parts > most)
@@ -94,8 +94,9 @@ size_t smelt__topk_workspace(const struct smelt__topk_kernels *kernels, int64_t 
 }
 
 size_t smelt__topk_most_workspace(const struct smelt__topk_kernels *kernels, int64_t columns) {
-    const int64_t blocks =
-        columns < SMELT__CUT_TOPK_COLUMNS || !kernels->parts ? 0 : kernels->parts->resident_blocks;
+    const int64_t blocks = columns < SMELT__SPLIT_TOPK_COLUMNS || !kernels->parts
+                               ? 0
+                               : kernels->parts->resident_blocks;
     return list_bytes(kernels, blocks) + (size_t)blocks * sizeof(struct topk_select_rows_header);
 }
 
@@ -108,7 +109,7 @@ static int64_t most_before(const struct topk_select_rows_params *params) {
 /* Whether each row is short enough for one warp. */
 static int has_short_rows(const struct smelt__topk_kernels *kernels,
                           const struct topk_select_rows_params *params, int64_t columns) {
-    return kernels->warps && columns + most_before(params) <= SMELT__CUT_TOPK_WARP_COLUMNS;
+    return kernels->warps && columns + most_before(params) <= SMELT__SPLIT_TOPK_WARP_COLUMNS;
 }
 
 smelt_status smelt__topk_launch(const smelt_context *context,

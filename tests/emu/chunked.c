@@ -1,6 +1,6 @@
 /*
  * Tests calls that an operator splits into at least three chunks, parts or rounds. The library here
- * is built with small sizes (cuts/ops/cuts.h). The tests cover strides and offsets of later chunks,
+ * is built with small sizes (small_splits/ops/split_sizes.h). The tests cover strides and offsets of later chunks,
  * memory that must be zeroed for each chunk, alternating lists and a shorter last chunk. They use
  * odd strides, several batches where the operator has them, a non-default stream and the second of
  * two devices.
@@ -74,7 +74,7 @@ static const struct chunked {
     /* clang-format on */
 };
 
-int smelt__cut_list_step;
+int smelt__split_list_step;
 
 enum { CASES = sizeof cases / sizeof cases[0], MOST_RUNS = 3, FAR_STEP = 1 << 28 };
 
@@ -94,7 +94,7 @@ static int check(smelt_context *context, const struct chunked *one, uint64_t see
     struct smelt__check_result result;
     options.problem.seed = seed;
     options.problem.strided = !options.problem.far;
-    smelt__cut_list_step = options.problem.far ? FAR_STEP : 64;
+    smelt__split_list_step = options.problem.far ? FAR_STEP : 64;
     const uint64_t before = count_launches();
     if (smelt__check_run(context, &options, &result) != 0) {
         printf("FAILED %s on %s: %s\n", one->spec, one->arch, result.message);

@@ -14,7 +14,7 @@
 #include "harness/check.h"
 #include "harness/defaults.h"
 #include "harness/random.h"
-#include "ops/cuts.h"
+#include "ops/split_sizes.h"
 #include "second_device.h"
 #include "smelt/smelt.h"
 
@@ -35,8 +35,8 @@ static const size_t MOST_SOURCE = 500000;
  * per second; an instruction takes as long as eight accesses. */
 static const uint64_t MOST_EVENTS = 60000000, INSTRUCTION = 8;
 
-#ifdef SMELT__CUT_LIST_STEP
-int smelt__cut_list_step = 64;
+#ifdef SMELT__SPLIT_LIST_STEP
+int smelt__split_list_step = 64;
 #endif
 
 static const char *const archs[] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a"};
@@ -136,7 +136,7 @@ static struct smelt__problem_options draw_problem(struct sweep *sweep, const cha
                                                               device's */
     smelt__options_draw(spec.op, spec.spec, &random, &problem);
     smelt__options_default(spec.op, spec.spec, &problem);
-    if (problem.rows >= SMELT__CUT_TOPK_COLUMNS) /* the selection of rows this long needs
+    if (problem.rows >= SMELT__SPLIT_TOPK_COLUMNS) /* the selection of rows this long needs
                                                     workspace */
         problem.workspace_limit = 1 << 22;
     while (is_too_large(&spec, &problem) && halve(&problem))

@@ -47,16 +47,16 @@ TEST(shared_limits_are_exact) {
     for (int i = 0; smelt__arch_at(i); i++)
         for (int blocks = 1; blocks < 5; blocks++) {
             const struct smelt__arch *arch = smelt__arch_at(i);
-            struct smelt__misses misses = {.shared_bytes = INT_MAX, .registers = INT_MAX};
+            struct smelt__excess excess = {.shared_bytes = INT_MAX, .registers = INT_MAX};
             int most = arch->shared_per_multiprocessor;
             while (most > arch->shared_per_block ||
                    blocks * (most + arch->shared_reserved) > arch->shared_per_multiprocessor)
                 most--;
-            assert_true(smelt__limits_hold(arch, 128, blocks, most, 32, &misses));
-            assert_int_equal(misses.shared_bytes, INT_MAX);
-            assert_false(smelt__limits_hold(arch, 128, blocks, most + 1, 32, &misses));
-            assert_int_equal(misses.shared_bytes, most + 1);
-            assert_int_equal(misses.shared_limit, most);
+            assert_true(smelt__limits_hold(arch, 128, blocks, most, 32, &excess));
+            assert_int_equal(excess.shared_bytes, INT_MAX);
+            assert_false(smelt__limits_hold(arch, 128, blocks, most + 1, 32, &excess));
+            assert_int_equal(excess.shared_bytes, most + 1);
+            assert_int_equal(excess.shared_limit, most);
         }
 }
 

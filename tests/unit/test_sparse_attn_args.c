@@ -2,9 +2,9 @@
  * refusals in addition to those that follow from the operator's tables (tests/gpu/arguments.c,
  * tests/fault/arguments.c). There is no device: pointers are not dereferenced, and nothing is launched. */
 #include "no_device.h"
-#include "ops/cuts.h"
 #include "ops/sparse_attn_backward.h"
 #include "ops/sparse_attn_call.h"
+#include "ops/split_sizes.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"
 #include "test.h"
@@ -470,7 +470,7 @@ TEST(lists) {
     args.queries.data = address(10, 0), args.query_capacity = 6;
     assert_int_equal(lists_in_dq(&plain, &args), 0);
     args = legal_grad_args();
-    args.rows = SMELT__CUT_LOOSE_ROWS;
+    args.rows = SMELT__SPLIT_LOOSE_ROWS;
     assert_int_equal(lists_in_dq(&plain, &args), PACKED);
     args.rows++;
     assert_int_equal(lists_in_dq(&plain, &args), 0);

@@ -110,7 +110,7 @@ static int is_asked(const struct smelt__spec *spec, const char *knob, int value)
  * those. */
 static int choose(const struct smelt__spec *spec, const struct smelt__arch *arch, const char *rows,
                   struct smelt__streamed_shape *shape, struct smelt__plan *plan,
-                  struct smelt__misses *misses) {
+                  struct smelt__excess *excess) {
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         *shape = shapes[i];
         shape->stages = smelt__spec_knob(spec, "stages", shape->stages);
@@ -120,7 +120,7 @@ static int choose(const struct smelt__spec *spec, const struct smelt__arch *arch
             continue;
         add_regions(spec, shape, plan);
         if (smelt__limits_hold(arch, smelt__streamed_warps(shape) * WARP, 1, plan->shared_bytes,
-                               registers_needed(shape), misses))
+                               registers_needed(shape), excess))
             return 1;
     }
     return 0;
@@ -155,9 +155,9 @@ static void add_streamed(const struct smelt__spec *spec, const char *rows,
 int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
                          const char *rows, struct smelt__streamed_shape *shape,
                          struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    if (!choose(spec, arch, rows, shape, plan, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer rows, slabs or stages", "fewer row_tiles",
+    struct smelt__excess excess = SMELT__NO_EXCESS;
+    if (!choose(spec, arch, rows, shape, plan, &excess)) {
+        smelt__excess_explain(&excess, spec, arch, "fewer rows, slabs or stages", "fewer row_tiles",
                               "row_tiles=2, or row_tiles=4 with 64 rows or more and 2 or 4 slabs",
                               message);
         return -1;
@@ -199,7 +199,7 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
                            int column_bytes, int step_bytes, struct smelt__streamed_shape *shape,
                            struct smelt__plan *plan, struct smelt__message *message) {
     const int asked = smelt__spec_knob(spec, "stages", 0), wide = parts_of(spec) > WIDE_PARTS;
-    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct smelt__excess excess = SMELT__NO_EXCESS;
     *shape = (struct smelt__streamed_shape){WARPGROUP_ROWS * WARPGROUPS, 1,
                                             smelt__spec_knob(spec, "slabs", MOST_SM90_SLABS),
                                             asked ? asked : MOST_STAGES};
@@ -214,8 +214,8 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
                smelt__shared_of_block(arch, 1))
         shape->stages--;
     if (!smelt__limits_hold(arch, (WARPGROUPS + 1) * WARPGROUP, 1,
-                            add_sm90_regions(shape, column_bytes, step_bytes, plan), 0, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer slabs or stages", "fewer slabs", "",
+                            add_sm90_regions(shape, column_bytes, step_bytes, plan), 0, &excess)) {
+        smelt__excess_explain(&excess, spec, arch, "fewer slabs or stages", "fewer slabs", "",
                               message);
         return -1;
     }

@@ -80,7 +80,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
 int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct smelt__excess excess = SMELT__NO_EXCESS;
     struct choice choice = {
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
@@ -105,8 +105,8 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
     if (smelt__spec_get(spec, "blocks") == SMELT__AUTO)
         choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;
     if (!smelt__limits_hold(arch, choice.warps * WARP, choice.blocks, plan->shared_bytes,
-                            registers_needed(&choice), &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer stages or blocks",
+                            registers_needed(&choice), &excess)) {
+        smelt__excess_explain(&excess, spec, arch, "fewer stages or blocks",
                               "fewer warp_keys, warps or blocks", "", message);
         return -1;
     }

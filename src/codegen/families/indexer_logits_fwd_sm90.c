@@ -198,7 +198,7 @@ static int refuse_scoring(const struct smelt__spec *spec, struct smelt__message 
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct smelt__excess excess = SMELT__NO_EXCESS;
     struct choice choice = {
         .heads = (int)smelt__spec_get(spec, "heads"),
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
@@ -213,13 +213,13 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     choose_buffers(arch, &choice, plan);
     choose_registers(arch, &choice);
     const int threads = (choice.groups + 1) * WARPGROUP, registers = registers_needed(&choice);
-    const int fits = smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses);
+    const int fits = smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &excess);
     if (!fits || registers > choice.math_registers) {
         if (fits) {
-            misses.registers = registers;
-            misses.register_limit = choice.math_registers;
+            excess.registers = registers;
+            excess.register_limit = choice.math_registers;
         }
-        smelt__misses_explain(&misses, spec, arch, "fewer heads", "fewer warpgroups or columns", "",
+        smelt__excess_explain(&excess, spec, arch, "fewer heads", "fewer warpgroups or columns", "",
                               message);
         return -1;
     }

@@ -135,7 +135,7 @@ int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
                                               const struct smelt__arch *arch,
                                               struct smelt__plan *plan,
                                               struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct smelt__excess excess = SMELT__NO_EXCESS;
     struct choice choice = {.heads = (int)smelt__spec_get(spec, "heads"),
                             .row_bytes = smelt__indexer_row_bytes(spec),
                             .groups = smelt__spec_knob(spec, "warpgroups", 3)};
@@ -149,8 +149,8 @@ int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
     choice.math_registers = left / choice.groups / REGISTER_GRAIN * REGISTER_GRAIN;
     if (choice.math_registers > MOST_REGISTERS)
         choice.math_registers = MOST_REGISTERS;
-    if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &misses)) {
-        smelt__misses_explain(&misses, spec, arch, "fewer warpgroups", "fewer warpgroups", "",
+    if (!smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &excess)) {
+        smelt__excess_explain(&excess, spec, arch, "fewer warpgroups", "fewer warpgroups", "",
                               message);
         return -1;
     }

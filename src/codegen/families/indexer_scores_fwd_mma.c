@@ -40,11 +40,11 @@ static int takes_more(const struct smelt__arch *arch, int row_bytes) {
 }
 
 static int fits(const struct choice *choice, const struct smelt__arch *arch,
-                const struct smelt__plan *plan, struct smelt__misses *misses) {
+                const struct smelt__plan *plan, struct smelt__excess *excess) {
     const int keys = choice->warp_keys * choice->row_bytes / WARP / 4; /* registers of a lane */
     const int others = takes_more(arch, choice->row_bytes) ? LATER_REGISTERS : OTHER_REGISTERS;
     return smelt__limits_hold(arch, choice->warps * WARP, choice->blocks, plan->shared_bytes,
-                              keys + others, misses);
+                              keys + others, excess);
 }
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
@@ -61,7 +61,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
 int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
+    struct smelt__excess excess = SMELT__NO_EXCESS;
     struct choice choice = {
         .block_heads = smelt__indexer_scores_fwd_name(spec, plan),
         .row_bytes = smelt__indexer_row_bytes(spec),
@@ -79,10 +79,10 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
     const int knob = choice.blocks;
     if (!knob) /* as many warps by rule, whatever the knob warps says */
         choice.blocks = DEFAULT_WARPS * DEFAULT_BLOCKS / choice.warps;
-    while (!fits(&choice, arch, plan, &misses)) {
+    while (!fits(&choice, arch, plan, &excess)) {
         if (!knob && --choice.blocks)
             continue;
-        smelt__misses_explain(&misses, spec, arch, "fewer blocks",
+        smelt__excess_explain(&excess, spec, arch, "fewer blocks",
                               "fewer warp_keys, warps or blocks", "", message);
         return -1;
     }

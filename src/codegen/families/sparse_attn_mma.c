@@ -49,8 +49,8 @@ void smelt__mma_add_columns(const struct smelt__mma_shape *shape, struct smelt__
 static int fits(const struct smelt__search *search, const struct smelt__spec *spec,
                 const struct smelt__arch *arch, struct smelt__choice *choice) {
     struct smelt__plan scratch = {.arch = arch};
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    return smelt__search_find(search, spec, arch, choice, &scratch, &misses);
+    struct smelt__excess excess = SMELT__NO_EXCESS;
+    return smelt__search_find(search, spec, arch, choice, &scratch, &excess);
 }
 
 /* Sets the largest dqk below the spec's that fits, and dv to it where dv is larger; returns 0 if none fits. */

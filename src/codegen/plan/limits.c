@@ -50,22 +50,22 @@ int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struc
 }
 
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
-                       int registers, struct smelt__misses *misses) {
+                       int registers, struct smelt__excess *excess) {
     const int shared_limit = smelt__shared_of_block(arch, blocks);
     const int register_limit = smelt__registers_of_thread(arch, threads, blocks);
     if (shared_bytes > shared_limit) {
-        if (misses->shared_bytes == INT_MAX ||
-            shared_bytes - shared_limit < misses->shared_bytes - misses->shared_limit) {
-            misses->shared_bytes = shared_bytes;
-            misses->shared_limit = shared_limit;
+        if (excess->shared_bytes == INT_MAX ||
+            shared_bytes - shared_limit < excess->shared_bytes - excess->shared_limit) {
+            excess->shared_bytes = shared_bytes;
+            excess->shared_limit = shared_limit;
         }
         return 0;
     }
     if (registers <= register_limit)
         return 1;
-    if (registers < misses->registers) {
-        misses->registers = registers;
-        misses->register_limit = register_limit;
+    if (registers < excess->registers) {
+        excess->registers = registers;
+        excess->register_limit = register_limit;
     }
     return 0;
 }
@@ -78,27 +78,27 @@ static int has_knobs(const struct smelt__spec *spec) {
 }
 
 /* A knob is at fault, or the shape itself is too large for the architecture. */
-void smelt__misses_explain(const struct smelt__misses *misses, const struct smelt__spec *spec,
+void smelt__excess_explain(const struct smelt__excess *excess, const struct smelt__spec *spec,
                            const struct smelt__arch *arch, const char *less_shared,
                            const char *less_registers, const char *legal,
                            struct smelt__message *message) {
     const int knobs = has_knobs(spec);
     char text[SMELT__SPEC_TEXT], remedy[160] = "; a smaller shape may fit";
     smelt__spec_print(spec, text);
-    if (misses->registers != INT_MAX) {
+    if (excess->registers != INT_MAX) {
         if (knobs)
             snprintf(remedy, sizeof remedy,
                      " with these knobs; %s need fewer, auto finds a value that fits",
                      less_registers);
         smelt__message_set(message, "%s: needs %d registers per thread, but has only %d on %s%s",
-                           text, misses->registers, misses->register_limit, arch->name, remedy);
-    } else if (misses->shared_bytes != INT_MAX) {
+                           text, excess->registers, excess->register_limit, arch->name, remedy);
+    } else if (excess->shared_bytes != INT_MAX) {
         if (knobs)
             snprintf(remedy, sizeof remedy,
                      " with these knobs; %s need less, auto finds a value that fits", less_shared);
         smelt__message_set(message, "%s: needs %.1f KB of shared memory per block, %s has %.1f%s",
-                           text, misses->shared_bytes / 1024.0, arch->name,
-                           misses->shared_limit / 1024.0, remedy);
+                           text, excess->shared_bytes / 1024.0, arch->name,
+                           excess->shared_limit / 1024.0, remedy);
     } else {
         smelt__message_set(message, "%s: no kernel has these knobs: %s; auto finds values that fit",
                            text, legal);

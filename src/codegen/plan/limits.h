@@ -1,6 +1,6 @@
 /*
  * An architecture's limits for a kernel: registers per thread, shared memory per block. And the
- * nearest misses of a search over configurations, for the message when none fits.
+ * smallest excess over them in a search over configurations, for the message when none fits.
  */
 #pragma once
 
@@ -31,23 +31,23 @@ void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks);
 int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__message *message);
 
-struct smelt__misses {
-    int shared_bytes; /* of the configuration that exceeded its limit by least */
-    int shared_limit; /* the limit it exceeded */
-    int registers;    /* likewise, registers */
-    int register_limit;
+/* Of each limit: what the configuration needs that exceeds it by least (INT_MAX: none exceeds it), and
+ * the limit. */
+struct smelt__excess {
+    int shared_bytes, shared_limit;
+    int registers, register_limit;
 };
 
-#define SMELT__NO_MISSES                                                                           \
+#define SMELT__NO_EXCESS                                                                           \
     { INT_MAX, 0, INT_MAX, 0 }
 
-/* Whether a configuration with these needs fits; records the nearest miss. */
+/* Whether a configuration with these needs fits; records the smallest excess. */
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
-                       int registers, struct smelt__misses *misses);
+                       int registers, struct smelt__excess *excess);
 
-/* Sets the message from the nearest miss. `less_shared`, `less_registers`: knobs that reduce the
+/* Sets the message from the smallest excess. `less_shared`, `less_registers`: knobs that reduce the
  * need; `legal`: the legal knobs, for when no configuration got as far as a limit. */
-void smelt__misses_explain(const struct smelt__misses *misses, const struct smelt__spec *spec,
+void smelt__excess_explain(const struct smelt__excess *excess, const struct smelt__spec *spec,
                            const struct smelt__arch *arch, const char *less_shared,
                            const char *less_registers, const char *legal,
                            struct smelt__message *message);

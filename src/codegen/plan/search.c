@@ -11,7 +11,7 @@ struct state {
     const struct smelt__arch *arch;
     struct smelt__choice *choice;
     struct smelt__plan *plan;
-    struct smelt__misses *misses;
+    struct smelt__excess *excess;
     int index[SMELT__MOST_AXES], best[SMELT__MOST_AXES]; /* indices into the axes' values */
     int found;
     long least; /* cost of the best */
@@ -26,7 +26,7 @@ static int fits(const struct state *state) {
     state->plan->region_count = 0;
     search->add_regions(state->choice, state->plan);
     return smelt__limits_hold(state->arch, needs.threads, needs.blocks, state->plan->shared_bytes,
-                              needs.registers, state->misses);
+                              needs.registers, state->excess);
 }
 
 /* Sets an axis to one of its values; returns 0 if a knob or the axis's rule excludes it. */
@@ -73,8 +73,8 @@ static void visit(struct state *state, int number) {
 
 int smelt__search_find(const struct smelt__search *search, const struct smelt__spec *spec,
                        const struct smelt__arch *arch, struct smelt__choice *choice,
-                       struct smelt__plan *plan, struct smelt__misses *misses) {
-    struct state state = {search, spec, arch, choice, plan, misses, {0}, {0}, 0, 0};
+                       struct smelt__plan *plan, struct smelt__excess *excess) {
+    struct state state = {search, spec, arch, choice, plan, excess, {0}, {0}, 0, 0};
     search->begin(choice, spec);
     visit(&state, 0);
     if (!state.found)
@@ -89,10 +89,10 @@ int smelt__search_find(const struct smelt__search *search, const struct smelt__s
 int smelt__search_plan(const struct smelt__search *search, const struct smelt__spec *spec,
                        const struct smelt__arch *arch, struct smelt__choice *choice,
                        struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__misses misses = SMELT__NO_MISSES;
-    if (smelt__search_find(search, spec, arch, choice, plan, &misses))
+    struct smelt__excess excess = SMELT__NO_EXCESS;
+    if (smelt__search_find(search, spec, arch, choice, plan, &excess))
         return 0;
-    smelt__misses_explain(&misses, spec, arch, search->less_shared, search->less_registers,
+    smelt__excess_explain(&excess, spec, arch, search->less_shared, search->less_registers,
                           search->legal, message);
     return -1;
 }

@@ -65,13 +65,13 @@ struct smelt__search {
     struct smelt__needs (*needs)(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch);
     long (*cost)(const struct smelt__choice *choice); /* NULL if by_cost is 0 */
-    const char *less_shared, *less_registers, *legal; /* see smelt__misses_explain */
+    const char *less_shared, *less_registers, *legal; /* see smelt__excess_explain */
 };
 
 /* Finds a configuration, and adds its regions to the plan. 0: none fits. */
 int smelt__search_find(const struct smelt__search *search, const struct smelt__spec *spec,
                        const struct smelt__arch *arch, struct smelt__choice *choice,
-                       struct smelt__plan *plan, struct smelt__misses *misses);
+                       struct smelt__plan *plan, struct smelt__excess *excess);
 
 /* The same, but returns 0, or -1 with a message. */
 int smelt__search_plan(const struct smelt__search *search, const struct smelt__spec *spec,
