@@ -23,13 +23,14 @@ def blocks():
 def given(text):
     """The names that a block assumes: tensors of latent attention, or of grouped heads in a block without `kv`."""
     grouped = not re.search(r"\bkv\b", re.sub("#.*", "", text))
-    tokens, width = (256, 64) if grouped else (32, 576)  # of two documents; MiniMax-M3's blocks have 128 keys
+    # Two documents; MiniMax-M3's blocks have 128 keys.
+    begin, tokens, width = (128, 144, 64) if grouped else (16, 32, 576)
 
     def random(*shape):
         return torch.randn(*shape, dtype=torch.bfloat16).mul_(0.1).requires_grad_()
 
     lists = torch.randint(-1, tokens, (tokens, 128), dtype=torch.int32)
-    cu_seqlens = torch.tensor([0, tokens // 2, tokens], dtype=torch.int32)
+    cu_seqlens = torch.tensor([0, begin, tokens], dtype=torch.int32)
     names = {
         "q": random(tokens, HEADS, width), "kv": random(tokens, 576), "k": random(tokens, 4, 64), "v": random(tokens, 4, 64),
         "iq": random(tokens, HEADS, 64), "ik": random(tokens, 64), "pooled_k": random(tokens // 4, 64),
