@@ -137,6 +137,12 @@ gives 0 '' tune --dry-run --json --arch sm_90a --limit 2 --knobs stages "$operat
 document 'tune --dry-run, each pass with its own knobs' results.0.spec=$kernel \
     results.0.candidates.1.knobs=stages=3 results.1.spec=sparse_attn_bwd:heads=8,dqk=64,dv=64 \
     results.1.candidates.1.knobs=stages=1
+gqa=sparse_gqa:heads=16,kv_heads=1,dqk=64,dv=64,topk=4,granularity=64,passes=backward
+gives 0 '' tune --dry-run --arch sm_80 --limit 1 "$gqa"
+prints 'tune has the kernels of the architecture' '^sparse_gqa_bwd:'
+gives 0 '' tune --dry-run --arch sm_90a --limit 1 "$gqa"
+! grep -q '^sparse_gqa_bwd:' "$work/out"
+holds $? 'tune has no kernel that no call launches' 'it has'
 cat >"$work/tuned" <<END
 # found on a H200
 $wide  NVIDIA H200  stages=2,pv_overlap=4  2104.5

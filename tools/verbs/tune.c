@@ -23,10 +23,11 @@ static int has_knobs(const char *kernel) {
     return 0;
 }
 
-/* Adds a spec's kernels that have knobs. */
+/* Adds the kernels of a spec that have knobs and are launched on the architecture. */
 static smelt_status add_kernels(struct tune_run *tuning, const char *spec, const char *origin) {
     struct tool_list kernels = {0};
-    const smelt_status status = smelt_spec_expand(NULL, spec, NULL, tool_list_collect, &kernels);
+    const smelt_status status =
+        smelt_spec_expand(tuning->keeping, spec, NULL, tool_list_collect, &kernels);
     for (size_t i = 0; i < kernels.count; i++)
         if (has_knobs(kernels.items[i])) {
             tool_list_add(&tuning->kernels, kernels.items[i]);
@@ -290,8 +291,11 @@ static int open_contexts(struct tune_run *tuning, const struct tool_options *opt
 
 /* ---- the verb -------------------------------------------------------------------------------- */
 
-static int run_on_device(struct tune_run *tuning, const struct tool_options *options) {
+static int run_on_device(struct tune_run *tuning, const struct tool_list *specs,
+                         const struct tool_options *options) {
     int status = open_contexts(tuning, options);
+    if (status == TOOL_OK)
+        status = expand(tuning, specs, options);
     if (status == TOOL_OK)
         status = find_candidates(tuning, options);
     for (size_t i = 0; i < tuning->count && status == TOOL_OK; i++) {
@@ -314,6 +318,8 @@ static int run_dry(struct tune_run *tuning, struct tool_targets *targets,
         return tool_fail(options, TOOL_USAGE, "takes one --arch at a time");
     tuning->arch = targets->archs.items[0];
     status = tool_open_compiler(options, tuning->arch, &tuning->keeping);
+    if (status == TOOL_OK)
+        status = expand(tuning, &targets->specs, options);
     if (status == TOOL_OK)
         status = find_candidates(tuning, options);
     return status == TOOL_OK ? tool_tune_print_candidates(tuning, options) : status;
@@ -341,10 +347,8 @@ int tool_run_tune(const struct tool_options *options) {
         status = tool_fail(options, TOOL_USAGE,
                            "--arch needs --dry-run: tuning runs on this machine's GPU");
     if (status == TOOL_OK)
-        status = expand(&tuning, &targets.specs, options);
-    if (status == TOOL_OK)
         status = options->dry_run ? run_dry(&tuning, &targets, options)
-                                  : run_on_device(&tuning, options);
+                                  : run_on_device(&tuning, &targets.specs, options);
     free_tuning(&tuning);
     tool_targets_free(&targets);
     return status;
