@@ -112,6 +112,7 @@ void emu_trap(void) __attribute__((noreturn));
 #define __popcll(x) __builtin_popcountll((unsigned long long)(x))
 #define __ffs(x) __builtin_ffs((int)(x))
 #define __clz(x) ((x) ? __builtin_clz((unsigned)(x)) : 32)
+#define __clzll(x) ((x) ? __builtin_clzll((unsigned long long)(x)) : 64)
 
 static inline __attribute__((always_inline, unused)) float __int_as_float(int bits) {
     union {

@@ -24,3 +24,7 @@ DEVICE u32 atomic_add_shared(u32 address, u32 value) {
 DEVICE void reduce_add_global(u32 *to, u32 value) {
     asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" : : "l"(to), "r"(value) : "memory");
 }
+
+DEVICE void reduce_add_global_64(u64 *to, u64 value) {
+    asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" : : "l"(to), "l"(value) : "memory");
+}

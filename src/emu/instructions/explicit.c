@@ -92,6 +92,12 @@ EMU_EXPORT void emu_reduce_add_global(unsigned *to, unsigned value) {
     emu_yield();
 }
 
+EMU_EXPORT void emu_reduce_add_global_64(unsigned long long *to, unsigned long long value) {
+    begin_global(to, NULL, sizeof *to, EMU_ATOMIC, "red.global.add", EMU_SITE);
+    *to += value;
+    emu_yield();
+}
+
 /* The bounded wait for a hint, which orders nothing, succeeds either at once or never. That exposes results
  * that depend on the wait. */
 EMU_EXPORT int emu_hint_wait(const unsigned *address, int polls) {

@@ -197,7 +197,11 @@ DEVICE void change_words(const struct micro_params *params) {
     out[1] = atomic_or_shared(own_address, values[2]);
     atomic_add_shared(shared_address(SECOND_OFFSET), values[3]);
     atomic_or_shared(shared_address(SECOND_OFFSET + 4), values[3] & 1u << threadIdx.x % 32u);
-    reduce_add_global((u32 *)params->b, values[3]);
+    if (threadIdx.x % 2 == 0) {
+        reduce_add_global((u32 *)params->b, values[3]);
+    } else {
+        reduce_add_global_64((u64 *)params->b, values[3]); /* whose lower word is compared */
+    }
     __syncthreads();
     out[2] = *own;
     out[3] = threadIdx.x % 4 < 2 ? shared[threadIdx.x % 2] : load_l2_32(params->b);
