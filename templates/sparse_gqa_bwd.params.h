@@ -27,8 +27,13 @@ struct sparse_gqa_bwd_params {
     long long v_batch_stride, v_row_stride, v_head_stride;
     long long grad_out_batch_stride, grad_out_token_stride, grad_out_head_stride;
     long long dq_batch_stride, dq_token_stride, dq_head_stride;
-    int blocks;      /* of rows, in a batch */
-    int index_lists; /* lists of the reverse index */
-    int segment;     /* queries of an item of sparse_gqa_bwd_keys */
-    float scale;     /* softmax scale, natural units */
+    int blocks;                 /* of rows, in a batch */
+    int index_lists;            /* lists of the reverse index */
+    int segment;                /* queries of an item of sparse_gqa_bwd_keys */
+    float scale;                /* softmax scale, natural units */
+    unsigned long long *bounds; /* [batches, KV_HEADS, rows, KINDS, BINS] of dv's and dk's rows
+                                   (common/bounds.cuh), with SUMS=bounds */
+    const unsigned short
+        *grains; /* [batches, KV_HEADS, rows], with SUMS=exact: the exponent of dv's
+                                     grain and, above it, of dk's */
 };

@@ -1,9 +1,12 @@
 //@use common/base.cuh
 //@use sparse_gqa_bwd.sm90_source.cuh
+//@use common/bounds.cuh
 //@use common/few_tiles.cuh united = ITEM_QUERIES > 1
 //@use common/few_output.cuh united = ITEM_QUERIES > 1
+//@use common/grain.cuh
 //@use common/row_sums.cuh
 //@use common/softmax.cuh
+//@use indexer_bwd_grains.finite.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/proxy.cuh
@@ -11,6 +14,7 @@
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
 //@use ptx/wgmma_rs.cuh n = 32, tb = 1
+//@use ptx/wgmma_rs.cuh n = 64, tb = 1
 //@use sparse_gqa_bwd.params.h
 /*
  * Backward pass of sparse attention for grouped heads with wgmma, a query and one of its KV heads at a
@@ -31,6 +35,21 @@
  * end, for which zeros are added to the row of the block's first key. A block without keys adds
  * nothing.
  *
+ * SUMS: whether dk and dv may be added in any order, or deterministically, by exact sums
+ * (common/grain.cuh). For these the kernel is launched twice. With BOUNDS it computes dV and dK of each
+ * block, but not dQ, and adds the largest of a row's columns to the row's bounds, which are integers
+ * (common/bounds.cuh). With EXACT it rounds what it adds to the grains that follow from the bounds.
+ *   The error: a row of N addends, one for each query that names it, has a bound of at most N times their
+ * mean largest column, which is some 3 times the root mean square of the columns, and a unit u of at most
+ * 2^-23 * 1.4 times the bound. Rounding to u is off by u / sqrt(12), so that the row's error is about
+ * 1e-7 * N of the root of the sum of its addends' squares: 8e-4 where 8192 queries name a row, 6e-3 where
+ * 65536 do. Cheaper bounds lose too much. With P <= 1 instead of P itself no first run would be necessary,
+ * but 11 bits are lost where each of 2048 keys has its share; a bound of dP by the norms of dO and V,
+ * without the gather of V, loses 4; the sum over the heads of P times dO's largest column, without the
+ * products, half as many bits as the number of heads has. If one query's addend is far above the
+ * others', it decides the row's grain as it decides the last bits of an fp32 sum: addends below 2^-24 of
+ * it are lost.
+ *
  * Shared memory (offsets and sizes: the plan above): as in sparse_attn_fwd.sm90_few.cu, with
  *   KEYS       a block's values' tiles come first, then its keys'; the last block's keys then hold dQ
  *   QUERY      [2][QUERY_TILES]: Q's tiles, then dO's
@@ -41,6 +60,8 @@
  * Knobs: PART_TILES; legal values and the rule that picks them:
  * src/codegen/families/sparse_attn_fwd_sm90_few.c.
  */
+
+enum { ANY_ORDER, BOUNDS, EXACT }; /* SUMS */
 
 enum {
     HEAD_STEPS = BLOCK_HEADS / 16, /* of dV and dK */
@@ -98,15 +119,33 @@ DEVICE void pack_fragments(u32 *fragments, const float *values) {
 /* What a block's additions need. */
 struct block_sums {
     u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
-    u32 rows[BLOCK_ROWS]; /* the numbers of this thread's rows */
+    u32 rows[BLOCK_ROWS];            /* the numbers of this thread's rows */
+    float grains[BLOCK_ROWS][KINDS]; /* EXACT: of these rows */
 };
 
-DEVICE void find_rows(u32 *rows, int index, int count, const struct math_thread *me) {
+/* The number of row 0 of an item's KV head, among the rows of all batches and KV heads. */
+DEVICE i64 first_row(const struct few_params *params, const struct few_item *item) {
+    return ((i64)query_batch(&params->work, item->query) * KV_HEADS + item->head_block) *
+           params->work.rows;
+}
+
+DEVICE void find_rows(const struct few_params *params, const struct few_item *item,
+                      struct block_sums *block, int index, int count,
+                      const struct math_thread *me) {
     const int first = me->warp * 16 + me->lane / 4 % 4;
     const int *const numbers = block_numbers(index);
 #pragma unroll
     for (int i = 0; i < BLOCK_ROWS; ++i) {
-        rows[i] = (u32)numbers[first + 4 * i < count ? first + 4 * i : 0];
+        block->rows[i] = (u32)numbers[first + 4 * i < count ? first + 4 * i : 0];
+    }
+    if (SUMS == EXACT && params->dk && count > 0) {
+        const unsigned short *const grains = params->grains + first_row(params, item);
+#pragma unroll
+        for (int i = 0; i < BLOCK_ROWS; ++i) {
+            const u32 exponents = grains[block->rows[i]];
+            block->grains[i][VALUE] = power_of_two(exponents & 255);
+            block->grains[i][KEY] = power_of_two(exponents >> 8);
+        }
     }
 }
 
@@ -141,6 +180,11 @@ DEVICE void add_chunk(const struct block_sums *block, const float *sums, float *
         exchange_rows(values, sums, half);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
+#pragma unroll
+            for (int k = 4 * i; k < 4 * i + 4 && SUMS == EXACT; ++k) {
+                values[k] =
+                    round_to_grain(values[k], block->grains[half * 2 + i][of_values ? VALUE : KEY]);
+            }
             reduce_add_f32x4(to + (u64)block->rows[half * 2 + i] * (of_values ? DV : DQK),
                              &values[4 * i]);
         }
@@ -152,8 +196,7 @@ DEVICE void add_chunk(const struct block_sums *block, const float *sums, float *
 DEVICE void sum_block(const struct few_params *params, const struct few_item *item,
                       const struct block_sums *block, const struct block_at *at, int free,
                       u32 query) {
-    const i64 row = ((i64)query_batch(&params->work, item->query) * KV_HEADS + item->head_block) *
-                    params->work.rows;
+    const i64 row = first_row(params, item);
     float *const dk = params->dk + row * DQK + first_sum(threadIdx.x);
     float *const dv = params->dv + row * DV + first_sum(threadIdx.x);
     float sums[2][SUM_VALUES];
@@ -174,6 +217,123 @@ DEVICE void sum_block(const struct few_params *params, const struct few_item *it
         add_chunk(block, sums[chunk % 2], dk, dv, chunk);
         __syncwarp((u32)ALL_LANES); /* otherwise ptxas moves them behind the next wait */
     }
+}
+
+/* ---- the bounds of dV and dK ---- */
+
+enum {
+    BOUND_VALUES = 32, /* of a thread, in a tile of 64 columns */
+    TILES_AHEAD = 4    /* under way at once */
+};
+
+/* Of the four bounds of a quad's two rows each lane has one; null: none. */
+DEVICE u64 *find_bound(const struct few_params *params, const struct few_item *item, int index,
+                       int count, const struct math_thread *me) {
+    const int row = me->warp * 16 + me->lane / 4 + me->lane % 2 * 8, kind = me->lane / 2 % 2;
+    if (row >= count) {
+        return 0;
+    }
+    const i64 number = first_row(params, item) + block_numbers(index)[row];
+    return params->bounds + (number * KINDS + kind) * BINS;
+}
+
+/* Issues a tile of dK or dV, of those of Q and dO. */
+DEVICE void issue_tile(float *sums, const struct block_sums *block, int tile, u32 query) {
+    const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
+    wgmma_fence();
+#pragma unroll
+    for (int step = 0; step < HEAD_STEPS; ++step) {
+        wgmma_rs_n64_t01(
+            sums, tile < KEY_COLUMN_TILES ? &block->ds[step * 4] : &block->p[step * 4],
+            descriptor_advance(b, (u32)(tile * QUERY_TILE_BYTES + step * ROW_STEP_BYTES)),
+            step > 0);
+    }
+    wgmma_commit();
+}
+
+/* Waits until `most` of the tiles are under way, a constant. */
+DEVICE void await_tiles(int most) {
+    if (most == 0) {
+        wgmma_wait_0();
+    } else if (most == 1) {
+        wgmma_wait_1();
+    } else if (most == 2) {
+        wgmma_wait_2();
+    } else {
+        wgmma_wait_3();
+    }
+}
+
+/* Raises the largest values of a warp's rows lane / 4 (two of them, to shorten the chain) and lane / 4 + 8
+ * to a tile's. NaN is ignored. */
+DEVICE void find_largest(float *largest, const float *sums, bool only_finite) {
+#pragma unroll
+    for (int i = 0; i < BOUND_VALUES; ++i) {
+        const float size = fabsf(sums[i]);
+        largest[i % 4] = fmaxf(largest[i % 4], only_finite ? finite(size) : size);
+    }
+}
+
+/* Adds the largest values of a quad's two rows to the bounds. `largest`: by kind. */
+DEVICE void add_bounds(u64 *bound, const float (*largest)[4], const struct math_thread *me) {
+    const bool odd = me->lane & 1, upper = me->lane & 2;
+    float own[KINDS];
+#pragma unroll
+    for (int kind = 0; kind < KINDS; ++kind) {
+        const float first = fmaxf(largest[kind][0], largest[kind][1]);
+        const float second = fmaxf(largest[kind][2], largest[kind][3]);
+        own[kind] =
+            fmaxf(odd ? second : first, __shfl_xor_sync((u32)ALL_LANES, odd ? first : second, 1));
+    }
+    const float other = __shfl_xor_sync((u32)ALL_LANES, upper ? own[VALUE] : own[KEY], 2);
+    const float most = fmaxf(upper ? own[KEY] : own[VALUE], other);
+    if (bound) {
+        add_bound(bound, most);
+    }
+}
+
+/* Computes a block's dV and dK from P and dS, and adds the largest finite values of its rows to their
+ * bounds. */
+DEVICE void bound_block(const float *p, const float *ds, u64 *bound, u32 query,
+                        const struct math_thread *me) {
+    float largest[KINDS][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+    float sums[TILES_AHEAD][BOUND_VALUES];
+    struct block_sums block;
+    pack_fragments(block.p, p);
+    pack_fragments(block.ds, ds);
+#pragma unroll
+    for (int first = 0; first < QUERY_TILES; first += TILES_AHEAD) {
+        const int tiles = minimum(QUERY_TILES - first, TILES_AHEAD);
+        float before[KINDS][4], most = 0.0f;
+#pragma unroll
+        for (int i = 0; i < tiles; ++i) {
+            issue_tile(sums[i], &block, first + i, query);
+        }
+#pragma unroll
+        for (int i = 0; i < KINDS * 4; ++i) {
+            before[i / 4][i % 4] = largest[i / 4][i % 4];
+        }
+#pragma unroll
+        for (int i = 0; i < tiles; ++i) {
+            await_tiles(tiles - 1 - i);
+            find_largest(largest[first + i < KEY_COLUMN_TILES ? KEY : VALUE], sums[i], false);
+        }
+#pragma unroll
+        for (int i = 0; i < KINDS * 4; ++i) {
+            most = fmaxf(most, largest[i / 4][i % 4]);
+        }
+        if (most == -MINUS_INFINITY) {
+#pragma unroll
+            for (int i = 0; i < KINDS * 4; ++i) {
+                largest[i / 4][i % 4] = before[i / 4][i % 4];
+            }
+#pragma unroll
+            for (int i = 0; i < tiles; ++i) {
+                find_largest(largest[first + i < KEY_COLUMN_TILES ? KEY : VALUE], sums[i], true);
+            }
+        }
+    }
+    add_bounds(bound, largest, me);
 }
 
 /* ---- an item ---- */
@@ -207,17 +367,25 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
     issue_products(s, dp, at, parities, query, me);
     word.word = (int)warp_reduce_or((u32)block_word(at->index)->word);
     word.next = block_word(at->index)->next;
-    const int count = word.word & COUNT_MASK, free = word.word & LAST_BLOCK ? HELD_PARTS : 0;
-    find_rows(block.rows, at->index, count, me);
+    const int count = word.word & COUNT_MASK;
+    const int free = SUMS != BOUNDS && word.word & LAST_BLOCK ? HELD_PARTS : 0;
+    u64 *bound = 0;
+    if (SUMS == BOUNDS) {
+        bound = find_bound(params, item, at->index, count, me);
+    } else {
+        find_rows(params, item, &block, at->index, count, me);
+    }
     wgmma_wait_0();
     release_part(at, LEADING_PART);
     compute_ds(s, dp, statistics, count, params->scale, me);
-    group_sync(me); /* no warp's products still read the previous dS */
-    store_transposed(p, dp, me);
-    fence_proxy_async();
-    group_sync(me);
-    issue_output(dq, (int)warp_reduce_or((u32)at->first), 0, VALUE_TILES, p, !opening);
-    if (params->dk && count > 0) {
+    if (SUMS != BOUNDS) {
+        group_sync(me); /* no warp's products still read the previous dS */
+        store_transposed(p, dp, me);
+        fence_proxy_async();
+        group_sync(me);
+        issue_output(dq, (int)warp_reduce_or((u32)at->first), 0, VALUE_TILES, p, !opening);
+    }
+    if (SUMS != BOUNDS && params->dk && count > 0) {
         pack_fragments(block.p, s);
         pack_fragments(block.ds, dp);
         sum_block(params, item, &block, at, free, query);
@@ -226,6 +394,9 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
         for (int part = free; part < PARTS; ++part) {
             release_part(at, part);
         }
+    }
+    if (SUMS == BOUNDS && count > 0) {
+        bound_block(s, dp, bound, query, me);
     }
     return word;
 }
@@ -239,15 +410,17 @@ DEVICE void finish_item(const struct few_params *params, const struct few_item *
     if (next->query >= 0) {
         load_query(params, next, me);
     }
+    if (SUMS != BOUNDS) {
 #pragma unroll
-    for (int i = 0; i < VALUE_TILES; ++i) {
-        store_transposed(staging_tile(at->first, i), &dq[i * TILE_VALUES], me);
-    }
-    group_sync(me);
-    store_output(params, item, at->first);
+        for (int i = 0; i < VALUE_TILES; ++i) {
+            store_transposed(staging_tile(at->first, i), &dq[i * TILE_VALUES], me);
+        }
+        group_sync(me);
+        store_output(params, item, at->first);
 #pragma unroll
-    for (int part = 0; part < HELD_PARTS; ++part) {
-        release_part(at, part);
+        for (int part = 0; part < HELD_PARTS; ++part) {
+            release_part(at, part);
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/log.h"
 
 /* clang-format off */
+#include "indexer_bwd_grains.bins.params.h"
 #include "sparse_gqa_bwd_keys.block.params.h"
 #include "sparse_gqa_bwd_keys.few.params.h"
 #include "sparse_gqa_sums.params.h"
@@ -23,7 +24,8 @@ enum {
     WHOLE_LISTS = 1 << 30, /* a segment that holds any list */
     READS = 1,             /* reads of a head that take as long as an addition to a row */
     READS_BEYOND_L2 = 4,   /* the same if the sums exceed the L2 cache */
-    MOST_SLOTS = 1 << 30,  /* with more there may be no reverse index */
+    MOST_SLOTS = 1 << 30,  /* with more there may be no reverse index, and no exact sums */
+    MOST_EXACT = 1 << 16,  /* queries of a batch: with more exact sums lose too many bits */
     SUM_WARPS = 8,         /* of a thread block of sparse_gqa_sums, pass queries: a unit each */
     PART_KEYS = 64,        /* of a warpgroup of the block-stationary kernel */
     SUM_VECTORS = 4,       /* of a thread block of sparse_gqa_sums, pass keys */
@@ -47,6 +49,7 @@ struct backward {
     int64_t keys;  /* rows of dk */
     int64_t range; /* FEW: a range of queries, in chunks of the index */
     float *statistics, *dsink_parts, *dk, *dv;
+    unsigned short *grains;                   /* null: the sums are not exact */
     struct sparse_gqa_bwd_block_params block; /* BLOCKS */
 };
 
@@ -60,8 +63,11 @@ static int sums_by_query(const struct backward *backward) {
     const int64_t slots = gqa->queries * gqa->index.groups * gqa->fields.width;
     const int64_t sums = backward->keys * (gqa->dqk + gqa->dv) * (int64_t)sizeof(float);
     const int reads = sums > SMELT__SPLIT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
-    if (backward->deterministic || strcmp(plan->variant, "sm90") != 0)
+    if (strcmp(plan->variant, "sm90") != 0)
         return 0;
+    if (backward->deterministic)
+        return smelt__sparse_gqa_launch(plan)->exact && slots < MOST_SLOTS &&
+               gqa->queries <= MOST_EXACT * gqa->fields.batches;
     return backward->kind != FEW || slots > MOST_SLOTS ||
            gqa->heads / gqa->kv_heads > reads * gqa->granularity;
 }
@@ -134,6 +140,8 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     backward->dsink_parts = smelt__gqa_take(gqa, parts * gqa->heads, sizeof(float));
     backward->dk = smelt__gqa_take(gqa, backward->keys * gqa->dqk, sizeof(float));
     backward->dv = smelt__gqa_take(gqa, backward->keys * gqa->dv, sizeof(float));
+    if (backward->deterministic && backward->kind == BY_QUERY)
+        backward->grains = smelt__gqa_take(gqa, backward->keys, sizeof *backward->grains);
     if (backward->kind == BLOCKS)
         return place_chunks(backward);
     return backward->kind != BY_QUERY && gqa->queries > 0 && backward->keys > 0
@@ -252,6 +260,7 @@ static struct sparse_gqa_bwd_params pack(const struct backward *backward) {
         SMELT__TENSOR_BTH(dq, args->dq),
         .dk = backward->dk,
         .dv = backward->dv,
+        .grains = backward->grains,
         .starts = index->starts,
         .items = index->items,
         .queries = index->queries,
@@ -279,6 +288,22 @@ static smelt_status launch_ranges(const struct backward *backward,
     return SMELT_OK;
 }
 
+/* Computes the grains of dk's and dv's rows, from bounds that take the place of the sums. */
+static smelt_status launch_grains(const struct backward *backward,
+                                  struct sparse_gqa_bwd_params params) {
+    const struct indexer_bwd_bins_params bins = {
+        .bounds = (void *)backward->dk,
+        .grains = backward->grains,
+        .rows = backward->keys,
+    };
+    params.bounds = (void *)backward->dk; /* 128 bytes a row; the sums have at least 512 */
+    SMELT__TRY(smelt__gqa_launch(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_BOUNDS,
+                                 backward->gqa.queries, &params));
+    SMELT__TRY(
+        smelt__gqa_launch(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_GRAINS, bins.rows, &bins));
+    return clear_sums(backward);
+}
+
 /* Computes dq by query, and the sums of dk and dv with it or by key. */
 static smelt_status launch_queries(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
@@ -287,6 +312,8 @@ static smelt_status launch_queries(struct backward *backward) {
     if (backward->kind != BY_QUERY)
         query_params.dk = query_params.dv = NULL;
     SMELT__TRY(launch_rows(backward));
+    if (backward->grains && backward->keys > 0)
+        SMELT__TRY(launch_grains(backward, params));
     SMELT__TRY(
         smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
     if (backward->keys == 0 || backward->kind == BY_QUERY)

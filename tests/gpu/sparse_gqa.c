@@ -1,8 +1,10 @@
 /* sparse_gqa in the GPU suite: what its cases are. */
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "ops/sparse_gqa_table.h"
+#include "reference/bf16.h"
 #include "suite.h"
 
 /* ---- matrix: groups of heads x widths x granularities, everything else in turn ---------------- */
@@ -176,6 +178,49 @@ static void no_rows(struct workload *work, char *message, size_t size) {
     }
 }
 
+/* Of a row's columns: the exponent of the largest power of two of which all are multiples. */
+static int unit_exponent(const float *row, int columns) {
+    int exponent = INT_MAX;
+    for (int i = 0; i < columns; i++) {
+        int own = INT_MAX;
+        if (row[i] != 0) {
+            const int64_t digits = (int64_t)fabs(ldexp(frexp((double)row[i], &own), 24));
+            own += __builtin_ctzll((unsigned long long)digits) - 24;
+        }
+        exponent = own < exponent ? own : exponent;
+    }
+    return exponent;
+}
+
+/* Exact sums: dv's first column is the bound of its row, as all its addends are positive and the largest of their
+ * rows. The unit of a row, 2^-24 of the power of two above 1.25 times the bound, is as large as it must be in
+ * every row, and no larger in some. */
+static void exact_sums(struct workload *work, char *message, size_t size) {
+    enum { COLUMNS = 64, DIGITS = 24 };
+    const int64_t rows = work->problem.options.rows, heads = 9;
+    uint16_t *const grad = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    int least = INT_MAX;
+    for (int64_t i = 0; i < work->problem.options.tokens * heads; i++)
+        grad[i * COLUMNS] = smelt__bf16_from_float(64);
+    if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size))
+        return;
+    for (int64_t row = 0; row < rows && !*message; row++) {
+        const float *const dv =
+            smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DV_FP32, 0, row, 0);
+        if (dv[0] > 0) {
+            const int above = unit_exponent(dv, COLUMNS) + DIGITS - (int)ceil(log2(1.2 * dv[0]));
+            least = above < least ? above : least;
+            if (above < 0)
+                snprintf(message, size, "dv[%lld] has more than %d digits", (long long)row, DIGITS);
+        }
+    }
+    if (!*message && least > 0)
+        snprintf(message, size, "every row of dv has %d digits fewer than %d", least, DIGITS);
+    if (!*message)
+        workload_judge(work, message, size);
+}
+
 static void run_special(struct suite *suite) {
     static const struct special {
         const char *spec;
@@ -205,6 +250,10 @@ static void run_special(struct suite *suite) {
           .lists = SMELT__LISTS_FULL,
           .query_list = SMELT__QUERY_LIST_EMPTY},
          judge_results},
+        {"sparse_gqa:heads=9,kv_heads=1,dqk=64,dv=64,topk=20,granularity=1,deterministic=1,"
+         "passes=backward",
+         {.tokens = 40, .rows = 30, .dkv = SMELT__DKV_FP32},
+         exact_sums},
         /* United lists with one buffer of K and V, and blocks that one part alone reads. */
         {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
          {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},

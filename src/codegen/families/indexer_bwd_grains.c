@@ -22,13 +22,14 @@ enum {
 
 static const char *const templates[] = {
     "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu",
-    "indexer_bwd_grains.totals.cu"};
+    "indexer_bwd_grains.totals.cu", "indexer_bwd_grains.bins.cu"};
 
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED(
          "pass", "reach, bounds: the most that queries, then keys, add up to; grains: the powers "
-                 "of two; totals: sums of several parts of the queries, added up"),
-     SMELT__NAMES_4(reach, bounds, grains, totals)},
+                 "of two; totals: sums of several parts of the queries, added up; bins: "
+                 "sparse_gqa's powers of two"),
+     SMELT__NAMES_5(reach, bounds, grains, totals, bins)},
 };
 
 static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -48,7 +49,7 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
         smelt__plan_add(plan, "BINS", bins, SMELT__DERIVED, "rows that are added up by blocks");
         smelt__plan_add_region(plan, "BINS_OFFSET", bins * BIN_BYTES, 16, "sums of rows");
     }
-    if (pass != SMELT__GRAINS_TOTALS)
+    if (pass < SMELT__GRAINS_TOTALS)
         smelt__plan_add_region(plan, "TOPS_OFFSET", plan->threads / 32 * 4, 4,
                                "the largest of each warp");
     return 0;

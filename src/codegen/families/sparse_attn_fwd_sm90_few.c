@@ -18,6 +18,10 @@
  * block's keys; parts of four tiles are 1 % faster than of two there.
  */
 #include "codegen/families/sparse_attn_fwd.h"
+
+#include <stdio.h>
+#include <string.h>
+
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/plan/limits.h"
 
@@ -317,6 +321,8 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
 int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     const int values = tiles_of((int)smelt__spec_get(spec, "dv"));
+    const int64_t sums = smelt__spec_get(spec, "sums");
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     struct choice choice = {.heads = item_heads(spec, 1, HEAD_STEP),
                             .head_blocks = kv_heads(spec),
                             .item_bytes = HEADS_ITEM,
@@ -336,6 +342,14 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
                &choice, plan);
     plan->template_name = "sparse_gqa_bwd.sm90.cu";
     finish_gqa(spec, arch, &choice, plan);
+    smelt__plan_add(plan, "SUMS", (int)sums, SMELT__FROM_SPEC,
+                    "of dk and dv: 0 in any order, 1 of bounds, 2 exact");
+    launch->exact = sums == SMELT__GQA_SUMS_EXACT;
+    if (sums != SMELT__GQA_SUMS_ANY) {
+        char *const name = plan->kernel_name + strlen(plan->kernel_name);
+        snprintf(name, sizeof plan->kernel_name - (size_t)(name - plan->kernel_name), "_%s",
+                 smelt__spec_choice(spec, "sums"));
+    }
     return 0;
 }
 

@@ -2,6 +2,7 @@
  * main kernels. */
 #include "codegen/families/sparse_gqa.h"
 
+#include "codegen/families/indexer_bwd_grains.h"
 #include "codegen/families/key_grads_finish.h"
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
@@ -36,8 +37,13 @@ const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
 };
 
 static const struct smelt__key bwd_keys[] = {
-    SMELT__GQA_KEY_SHAPE,    {SMELT__VARIANT_KNOB, SMELT__TUNED},
-    SMELT__GQA_KNOBS_MMA,    SMELT__GQA_KNOB_PART_TILES,
+    SMELT__GQA_KEY_SHAPE,
+    {SMELT__OPTIONAL("sums", "of dk and dv, variant sm90: in any order; bounds: of their addends; "
+                             "exact: in any order, but without rounding"),
+     SMELT__NAMES_3(any, bounds, exact)},
+    {SMELT__VARIANT_KNOB, SMELT__TUNED},
+    SMELT__GQA_KNOBS_MMA,
+    SMELT__GQA_KNOB_PART_TILES,
     {SMELT__RACECHECK_KNOB},
 };
 
@@ -126,6 +132,15 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
     smelt__expansion_condition(expansion, others, others - 1, "sm90");
 }
 
+/* Whether the deterministic mode adds dk and dv by query, exactly, after a first run that bounds the sums. It adds
+ * to an entry's rows, whereas by key a KV head's heads are read for each entry: an addition to a row takes as
+ * long as reading four heads (measured). */
+static int is_exact(const struct smelt__spec *spec) {
+    return smelt__spec_get(spec, "deterministic") &&
+           smelt__spec_get(spec, "heads") >=
+               4 * smelt__spec_get(spec, "granularity") * smelt__spec_get(spec, "kv_heads");
+}
+
 /* The order is enum smelt__sparse_gqa_backward_kernel's. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     struct smelt__spec plain = *spec; /* it unites no lists */
@@ -139,7 +154,16 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     smelt__spec_set(
         smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, SMELT__BACKWARD),
         "dqk", smelt__spec_get(spec, "dv"));
-    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    struct smelt__spec *const bwd = smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    if (is_exact(spec)) {
+        const int queries = expansion->count - 1;
+        smelt__spec_set(bwd, "sums", SMELT__GQA_SUMS_EXACT);
+        smelt__spec_set(smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD), "sums",
+                        SMELT__GQA_SUMS_BOUNDS);
+        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, SMELT__GRAINS_BINS,
+                                   SMELT__BACKWARD);
+        smelt__expansion_condition(expansion, queries + 1, queries, "sm90");
+    }
     if (smelt__sparse_gqa_grad_may_be_block(spec)) {
         smelt__expansion_condition(expansion, expansion->count - 1, by_key, "mma");
         add_passes(spec, expansion, &smelt__sparse_gqa_sums, SMELT__GQA_SUMS_QUERIES,
@@ -180,7 +204,8 @@ const struct smelt__operator_family smelt__sparse_gqa = {
     SMELT__FAMILIES(&smelt__sparse_gqa_fwd, &smelt__sparse_gqa_lists, &smelt__sparse_gqa_merge,
                     &smelt__sparse_gqa_sums, &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
                     &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish,
-                    &smelt__sparse_gqa_united, &smelt__sparse_attn_bwd_lists),
+                    &smelt__sparse_gqa_united, &smelt__sparse_attn_bwd_lists,
+                    &smelt__indexer_bwd_grains),
     .expand = expand,
     .presets = presets,
 };

@@ -113,8 +113,14 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; if sparse_gqa_bwd_keys is
                                            block-stationary, the passes of sparse_gqa_sums instead: */
     SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS = SMELT__SPARSE_GQA_BACKWARD_QUERIES,
-    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS
+    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
+    /* If its sums are exact: */
+    SMELT__SPARSE_GQA_BACKWARD_BOUNDS = SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS, /* sparse_gqa_bwd */
+    SMELT__SPARSE_GQA_BACKWARD_GRAINS /* indexer_bwd_grains, pass bins */
 };
+
+/* Values of sparse_gqa_bwd's key `sums`. */
+enum { SMELT__GQA_SUMS_ANY, SMELT__GQA_SUMS_BOUNDS, SMELT__GQA_SUMS_EXACT };
 
 /* From granularity SMELT__SPARSE_GQA_BLOCK on variant sm90 is block-stationary. Then sparse_gqa_bwd_keys
  * takes dqk + dv up to SMELT__SPARSE_GQA_MOST_COLUMNS: a thread has a 128th of dK and dV for 64 keys. */
@@ -157,6 +163,7 @@ struct smelt__sparse_gqa_launch {
     int box_heads;  /* heads of a box of q's tensor map */
     int warpgroups; /* backward: those that have sums of dK and dV */
     int queries;    /* query-stationary: of an item, their lists united; 0 or 1: none are united */
+    int exact;      /* sparse_gqa_bwd: 1 if its sums are exact */
 };
 
 SMELT__PLAN_LAUNCH(smelt__sparse_gqa_launch)

@@ -40,6 +40,8 @@
 #define SMELT__NAMES_3(a, b, c) .legal = #a ", " #b ", " #c, SMELT__CHOICES(#a, #b, #c)
 #define SMELT__NAMES_4(a, b, c, d)                                                                 \
     .legal = #a ", " #b ", " #c ", " #d, SMELT__CHOICES(#a, #b, #c, #d)
+#define SMELT__NAMES_5(a, b, c, d, e)                                                              \
+    .legal = #a ", " #b ", " #c ", " #d ", " #e, SMELT__CHOICES(#a, #b, #c, #d, #e)
 
 #define SMELT__AUTO_ONE_OF(...) SMELT__VALUES("auto, ", __VA_ARGS__)
 #define SMELT__AUTO_RANGE(from, to) SMELT__INTERVAL("auto, " #from ".." #to, from, to)
