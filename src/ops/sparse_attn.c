@@ -74,7 +74,6 @@ static smelt_status launch(struct smelt__call *call) {
     struct sparse_attn_fwd_params params;
     int64_t queries;
     SMELT__TRY(smelt__sparse_attn_pack(call, attn->buckets, &params, &queries));
-    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
     if (queries == 0)
         return SMELT_OK;
     if (attn->buckets)

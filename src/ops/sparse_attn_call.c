@@ -56,6 +56,20 @@ size_t smelt__sparse_attn_workspace(int64_t queries, int buckets) {
     return buckets && queries > 0 ? smelt__partition_layout(queries, buckets).bytes : 0;
 }
 
+smelt_status smelt__sparse_attn_check_forward(struct smelt__call *call,
+                                              const struct smelt__sparse_attn_call *fields,
+                                              int buckets, int64_t *queries) {
+    *queries = 0;
+    SMELT__TRY(smelt__sparse_attn_check_call(fields));
+    const int64_t wanted = smelt__sparse_attn_count_queries(fields);
+    if (wanted == 0)
+        return SMELT_OK; /* an empty call's tensors are not checked */
+    SMELT__TRY(smelt__call_check(call, smelt__sparse_attn_workspace(wanted, buckets), NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, wanted));
+    *queries = wanted;
+    return SMELT_OK;
+}
+
 static void fill(const smelt_sparse_attn_args *args, const struct smelt__sparse_attn_call *call,
                  int64_t queries, struct sparse_attn_fwd_params *params) {
     *params = (struct sparse_attn_fwd_params){
@@ -76,13 +90,8 @@ smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
                                      struct sparse_attn_fwd_params *params, int64_t *queries) {
     const smelt_sparse_attn_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    *queries = 0;
-    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
-    const int64_t wanted = smelt__sparse_attn_count_queries(&fields);
-    if (wanted == 0)
-        return SMELT_OK; /* an empty call's tensors are not checked */
-    SMELT__TRY(smelt__call_check(call, smelt__sparse_attn_workspace(wanted, buckets), NULL, 0));
-    *queries = wanted;
-    fill(args, &fields, wanted, params);
+    SMELT__TRY(smelt__sparse_attn_check_forward(call, &fields, buckets, queries));
+    if (*queries > 0)
+        fill(args, &fields, *queries, params);
     return SMELT_OK;
 }

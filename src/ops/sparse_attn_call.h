@@ -39,7 +39,11 @@ struct work_params smelt__sparse_attn_work(const struct smelt__sparse_attn_call 
 /* Bytes of workspace of a forward call; 0 if buckets is 0. */
 size_t smelt__sparse_attn_workspace(int64_t queries, int buckets);
 
-/* Checks a forward call and fills *params. *queries: how many the grid must cover; if 0, there is nothing to
- * launch and *params is not set. Reads no device memory. Errors: INVALID_ARGUMENT. */
+/* Checks a call of a forward pass with these fields. *queries: how many the grid must cover; if 0, there is
+ * nothing to launch, and no tensor was looked at. Reads no device memory. Errors: INVALID_ARGUMENT. */
+smelt_status smelt__sparse_attn_check_forward(struct smelt__call *call,
+                                              const struct smelt__sparse_attn_call *fields,
+                                              int buckets, int64_t *queries);
+/* The same for sparse_attn, and fills *params, which is not set if *queries is 0. */
 smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
                                      struct sparse_attn_fwd_params *params, int64_t *queries);

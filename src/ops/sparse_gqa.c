@@ -10,7 +10,6 @@
 
 #include <inttypes.h>
 
-#include "codegen/families/sparse_gqa_lists.h"
 #include "ops/divide.h"
 #include "ops/sparse_gqa.h"
 #include "runtime/log.h"

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "codegen/families/sparse_gqa_lists.h"
 #include "ops/divide.h"
 #include "ops/split_sizes.h"
 #include "runtime/log.h"

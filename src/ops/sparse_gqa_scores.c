@@ -26,12 +26,10 @@ static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_ar
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_scores_args *args = call->args;
     const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
-    const int64_t queries = smelt__sparse_attn_count_queries(&fields);
+    int64_t queries;
+    SMELT__TRY(smelt__sparse_attn_check_forward(call, &fields, 0, &queries));
     if (queries == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
-    SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
-    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
+        return SMELT_OK;
     const struct sparse_gqa_scores_fwd_params params = pack(args, &fields, queries);
     return smelt__call_launch(call, call->op->kernels[0], queries, args->free_multiprocessors,
                               &params);

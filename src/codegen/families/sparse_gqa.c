@@ -6,7 +6,6 @@
 #include "codegen/families/key_grads_finish.h"
 #include "codegen/families/sparse_attn_bwd.h"
 #include "codegen/families/sparse_attn_keys.h"
-#include "codegen/families/sparse_gqa_lists.h"
 #include "codegen/plan/limits.h"
 
 /* ---- the main kernels ------------------------------------------------------------------------ */

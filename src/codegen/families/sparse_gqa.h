@@ -7,6 +7,7 @@
 extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
 extern const struct smelt__kernel_family smelt__sparse_gqa_bwd;      /* dq */
 extern const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys; /* dk, dv */
+extern const struct smelt__kernel_family smelt__sparse_gqa_lists;
 extern const struct smelt__kernel_family smelt__sparse_gqa_merge;
 extern const struct smelt__kernel_family smelt__sparse_gqa_sums;
 extern const struct smelt__kernel_family smelt__sparse_gqa_united;
@@ -149,6 +150,23 @@ PLAN(bwd_keys_plan_few);
 #undef PLAN
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
+
+/* Values of the key `pass` of sparse_gqa_lists, in launch order. */
+enum smelt__gqa_lists_pass {
+    SMELT__GQA_LISTS_COUNT = 0,
+    SMELT__GQA_LISTS_SCAN,
+    SMELT__GQA_LISTS_FILL,
+    SMELT__GQA_LISTS_PASSES,
+    SMELT__GQA_LISTS_UNITE = SMELT__GQA_LISTS_PASSES /* before the others, if at all */
+};
+
+/* Pass `unite`: the most slots of a tile whose lists it unites; tiles of a thread block. Passes `count` and
+ * `fill`: the lists of a thread block; a warp's counters of them are 4 KB. */
+enum {
+    SMELT__GQA_LISTS_MOST_SLOTS = 512,
+    SMELT__GQA_LISTS_UNITE_TILES = 4,
+    SMELT__GQA_LISTS_AT_ONCE = 1024
+};
 
 /* Values of the key `pass` of sparse_gqa_sums. */
 enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };

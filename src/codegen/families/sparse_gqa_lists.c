@@ -3,8 +3,6 @@
  * the queries that chose it (templates/sparse_gqa_lists.params.h). No property of an operator is
  * compiled in, so all operators share these kernels.
  */
-#include "codegen/families/sparse_gqa_lists.h"
-
 #include <stdio.h>
 
 #include "codegen/families/sparse_gqa.h"
