@@ -321,7 +321,9 @@ static int read_scalar(struct call *call, const struct scalar_argument *argument
             return out_of_range(argument, value);
         memcpy(field, &stored, sizeof stored);
     } else if (argument->type == SMELT_SCALAR_SIZE) {
-        const size_t number = PyLong_AsSize_t(value);
+        PyObject *const whole = PyNumber_Index(value); /* NumPy's integers, too */
+        const size_t number = whole ? PyLong_AsSize_t(whole) : 0;
+        Py_XDECREF(whole);
         memcpy(field, &number, sizeof number);
     } else {
         const int64_t number = PyLong_AsLongLong(value);

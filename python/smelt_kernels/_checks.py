@@ -36,7 +36,7 @@ def whole(value, name: str) -> int:
     """A positive number."""
     number = int(integer(value, name, 64))
     if not 0 < number < 1 << 31:
-        raise ValueError(f"smelt: {name} must be positive, not {number}")
+        raise ValueError(f"smelt: {name} must be positive{'' if number < 1 else ' and below 2^31'}, not {number}")
     return number
 
 

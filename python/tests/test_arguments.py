@@ -1,8 +1,11 @@
 """Wrong arguments, one at a time, of each public function: the error names the argument."""
 
+import inspect
 import re
 
+import numpy
 import pytest
+import smelt_kernels as smelt
 import torch
 from everything import bases, call, fresh, fullest, functions, parameters
 
@@ -59,3 +62,12 @@ def test_wrong_arguments(everything, name):
                 continue
             # A number of another type is legal; other values are not.
             assert isinstance(value, torch.Tensor) and value.is_floating_point() or not named, (each, value)
+
+
+@pytest.mark.parametrize("name", functions())
+def test_integers_of_numpy(everything, name):
+    _, base = fullest(everything, name)
+    for each, parameter in inspect.signature(getattr(smelt, name)).parameters.items():
+        value = base.get(each, parameter.default)
+        if type(value) is int:
+            call(name, {**fresh(base), each: numpy.int64(value)})
