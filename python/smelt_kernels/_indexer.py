@@ -203,7 +203,7 @@ def clean_logits_(
     """Writes -inf to the elements of a matrix outside the windows, in place.
 
     Args:
-        logits: [T, S], fp32; written.
+        logits: [T, S], fp32; written. It must not require a gradient, unless gradients are off (torch.no_grad).
         window_begin: [T], int32: each query's first key.
         window_end: [T], int32: one past each query's last key.
         backend: What computes this call: "smelt", "torch" or "auto" as in set_backend; None means what set_backend set.

@@ -128,7 +128,7 @@ class LibraryOperation(Operation):
         self.annotations = self._parameters(spec, key, gradient)
         self.name = name or operator
         self.read = tuple(name for name in self.read if name in self.annotations)
-        kernel = self._make_kernel(spec, key, made, gradient)
+        kernel = self._make_kernel(spec, key, made, gradient, written)
         super().__init__(self.name, kernel, self._fake, self.annotations, len(results), key, written)
         if gradient:
             self._has_gradients(gradient, differentiable or results[0].name)
@@ -199,7 +199,7 @@ class LibraryOperation(Operation):
 
     # ---- the kernel function ------------------------------------------------------------------------
 
-    def _make_kernel(self, spec, key, made, gradient):
+    def _make_kernel(self, spec, key, made, gradient, written):
         """A function written for this pass: loops over its arguments would take as long as a launch."""
         names = ", ".join(self.annotations)
         options = ", ".join(self._option(each.name) for each in _options(spec, key))
@@ -228,11 +228,12 @@ class LibraryOperation(Operation):
             results.append("made[-1]")
         lines += [
             f"    made = found.{'backward' if self.which else 'forward'}({self._values()})",
+            *[f"    count_write({name})" for name in written],
             f"    return {', '.join(results)}{',' if len(results) == 1 else ''}" if results else "    return ()",
         ]
         scope = {"__name__": __name__, "runtime": _runtime, "torch": torch, "spec": spec, "is_deterministic": is_deterministic}
         scope.update(cast=_cast, without_slots=self._without_slots, by_reference=self._by_reference, NEVER=NEVER)
-        scope["as_read"] = _in_first_type
+        scope["as_read"], scope["count_write"] = _in_first_type, _count_write
         text, file = "\n".join(lines), f"<smelt_kernels: {self.name}>"
         linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks
         exec(compile(text, file, "exec"), scope)
@@ -369,6 +370,12 @@ def _is_gradient(row: Row) -> bool:
 def _options(spec, key) -> list:
     """The parameters of a spec's function behind those that the key gives."""
     return list(inspect.signature(spec).parameters.values())[sum(1 + count for count in key.values()) :]
+
+
+def _count_write(tensor) -> None:
+    """Tells autograd of a write, so that it refuses a backward pass that needs the overwritten values."""
+    if not tensor.is_inference():  # which has no count
+        torch.autograd.graph.increment_version(tensor)
 
 
 def _cast(grad, name, kind):

@@ -139,6 +139,8 @@ class Operation:
         torch.library.register_fake(f"smelt::{self.name}", self._as_operator(fake), lib=library)
         self.operator = getattr(torch.ops.smelt, self.name).default
         self.call = self._make_call()
+        if written:
+            self.call = self._without_gradients_of(written)
 
     def _as_operator(self, function):
         """An operator's outputs are all tensors: those that were not asked for are empty."""
@@ -177,6 +179,21 @@ class Operation:
                     del problem  # a frame that holds its exception would live until the next collection
 
         return call
+
+    def _without_gradients_of(self, written: tuple):
+        """The call, which refuses to write to a tensor whose gradient would then be wrong."""
+        call, places = self.call, [(self.names.index(name), name) for name in written]
+
+        def checked(*arguments) -> tuple:
+            for place, name in places:
+                if _is_grad_enabled() and getattr(arguments[place], "requires_grad", False):
+                    raise ValueError(
+                        f"smelt: {name} is written, of which autograd knows nothing, but requires a gradient: detach it, or "
+                        "call under torch.no_grad()"
+                    )
+            return call(*arguments)
+
+        return checked
 
     def _with_gradients(self, key, arguments) -> tuple:
         made = []

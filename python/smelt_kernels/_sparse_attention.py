@@ -307,7 +307,8 @@ def sparse_attention_backward(
         buckets: As in sparse_attention.
         deterministic: As in sparse_attention.
         dkv_dtype: Type of dkv, torch.bfloat16 (also if None) or torch.float32.
-        dkv_sum: [..., S, dqk], fp32: kv's gradient is added to it, and it is returned as dkv.
+        dkv_sum: [..., S, dqk], fp32: kv's gradient is added to it, and it is returned as dkv. Like a tensor that PyTorch
+            writes in place, it must not require a gradient, unless gradients are off (torch.no_grad).
         queries: As in sparse_attention; the others' dq is 0.
         query_count: As in sparse_attention.
         free_multiprocessors: As in sparse_attention.

@@ -45,6 +45,7 @@ BAD = [
     ("indexer_windows", "causal_offset", lambda _: torch.zeros(3).int(), ValueError, "causal_offset"),
     ("topk_select", "topk", 0, ValueError, "topk"),
     ("topk_select", "topk", 20000, RuntimeError, "topk"),
+    ("topk_select", "topk", 1 << 31, ValueError, "topk must be positive and below 2.31"),
     ("topk_select", "order", "none", ValueError, "order must be one of"),
     ("topk_select", "window_begin", lambda _: torch.zeros(2).int(), ValueError, "window"),
     ("quantize", "x", lambda x: x.float(), TypeError, "x must be torch.bfloat16, not torch.float32"),
@@ -60,6 +61,27 @@ BAD = [
     ("sparse_attention_backward", "dkv_sum", lambda _: torch.zeros(11, 128).bfloat16(), TypeError, "dkv_sum"),
     ("clean_logits_", "logits", lambda each: each[:1], ValueError, "window|logits"),
 ]
+
+
+@pytest.mark.parametrize("name,written", [("clean_logits_", "logits"), ("sparse_attention_backward", "dkv_sum")])
+def test_autograd_knows_what_is_written(device, name, written):
+    """A backward pass that needs the overwritten values is refused, and so is a tensor whose gradient would be wrong."""
+    given = arguments_of_all(device)[name]
+    if given[written] is None:
+        given[written] = torch.zeros(given["kv"].shape, device=device)
+    for backend in ("smelt", "torch") if name == "clean_logits_" else ("smelt",):
+        options = {"backend": backend} if name == "clean_logits_" else {}
+        factor = torch.ones_like(given[written]).requires_grad_()
+        product = given[written] * factor
+        getattr(smelt, name)(**given, **options)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            product.sum().backward()
+        with pytest.raises(ValueError, match=f"{written} is written.* requires a gradient"):
+            getattr(smelt, name)(**{**given, written: factor}, **options)
+        with torch.no_grad():
+            getattr(smelt, name)(**{**given, written: factor}, **options)
+        with torch.inference_mode():
+            getattr(smelt, name)(**{**given, written: given[written].clone()}, **options)
 
 
 SCALED = ("sparse_attention", "sparse_scores", "sparse_gqa", "sparse_gqa_scores", "dense_lse", "indexer_dense_loss")
