@@ -89,7 +89,7 @@ def _kernel(_, *arguments):
         slots, entries = (indices, lengths), None
         if expand > 1:
             own = indices if offset is None else indices - offset.unsqueeze(1)
-            entries = entries_of(own, lengths, named["window_end"], topk, expand)
+            entries = entries_of(own, lengths, named["window_end"], len(named["index_k"]), topk, expand)
             target, slots = target[:, : topk * expand].unflatten(1, (topk, expand)).sum(-1), (entries, None)
         given = logits, target, *slots, named["weight"]
         loss, _, grad = _run(_loss, *given, EVERY_ROW, free, named["query_weight"], named["with_grad"], backend)

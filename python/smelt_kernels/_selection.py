@@ -198,18 +198,18 @@ def _choice_gradients(grad, options, q, k, weights, indices, lengths, offset, wi
     if offset is not None:
         indices = indices - offset.unsqueeze(1)
     if expand > 1:
-        indices, lengths = entries_of(indices, lengths, window_end, grad.shape[-1], expand), None
+        indices, lengths = entries_of(indices, lengths, window_end, k.shape[0], grad.shape[-1], expand), None
     own = q.new_full(q.shape[:2], scale or 1.0, dtype=torch.float32) if weights is None else weights
     given = q, k, own, indices, lengths, None, free, activation
     dq, dk, dweights = backward.in_backward(grad, *given, None, None, backend)
     return dq, dk, None if weights is None else dweights
 
 
-def entries_of(rows, lengths, window_end, topk, expand):
+def entries_of(rows, lengths, window_end, keys, topk, expand):
     """The entries of lists of rows without offsets, [T, topk]; -1 where there is no further entry."""
     slots = torch.arange(0, topk * expand, expand, device=rows.device)
     entries = rows[:, : topk * expand : expand].div(expand, rounding_mode="floor")
-    is_entry = (slots < lengths.unsqueeze(1)) & (entries < window_end.unsqueeze(1))  # others are the tail's
+    is_entry = (slots < lengths.unsqueeze(1)) & (entries < window_end.clamp(max=keys).unsqueeze(1))  # others are the tail's
     return entries.masked_fill(~is_entry, -1)
 
 

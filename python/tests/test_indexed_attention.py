@@ -160,6 +160,19 @@ def test_pools(device):
     assert all(torch.equal(one, two) for one, two in zip(compiled, got, strict=True))
 
 
+def test_windows_beyond_the_pools(device):
+    """Windows are clipped to the pools: rows of the tail are no pool's."""
+    layer, tokens = Layer(device), 9
+    begin = torch.zeros(tokens, dtype=torch.int32, device=device)
+    limit = torch.arange(tokens, dtype=torch.int32, device=device).clamp(max=7)  # a pool of 4 and a tail of at most 3 rows
+    index_k = layer.index_k.detach()[:1]
+    results = []
+    for end in (limit // 4, torch.where(limit < 4, 0, 99).int()):
+        given = layer.q, layer.kv, layer.index_q, index_k, layer.weights, begin, end, 2, 0.125
+        results.append(smelt.indexed_attention(*given, expand=4, limit=limit, tail=True))
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True)) and results[0][1].isfinite()
+
+
 def test_published_and_candidates(device):
     layer = Layer(device)
     blocks = {"publish": 2, "publish_block": 2, "publish_pinned": 1}
