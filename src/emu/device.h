@@ -167,3 +167,26 @@ static inline __attribute__((always_inline, unused)) float emu_smaller(float a, 
 #define ceilf(a) __builtin_ceilf(a)
 #define floorf(a) __builtin_floorf(a)
 #define sqrtf(a) __builtin_sqrtf(a)
+
+/* Before version 15 clang does not instrument memcpy and memset, also of structs, but calls the C library's. */
+#if defined(__clang__) && __clang_major__ < 15
+void emu_access(const void *pointer, unsigned long bytes, int write, const void *from);
+#define EMU_FROM __builtin_return_address(0)
+#define EMU_PLAIN                                                                                  \
+    __attribute__((no_sanitize("thread", "undefined"), visibility("hidden"), noinline, used))
+
+EMU_PLAIN void *memcpy(void *to, const void *from, unsigned long bytes) {
+    emu_access(from, bytes, 0, EMU_FROM);
+    emu_access(to, bytes, 1, EMU_FROM);
+    for (unsigned long i = 0; i < bytes; i++)
+        ((volatile char *)to)[i] = ((const volatile char *)from)[i];
+    return to;
+}
+
+EMU_PLAIN void *memset(void *to, int value, unsigned long bytes) {
+    emu_access(to, bytes, 1, EMU_FROM);
+    for (unsigned long i = 0; i < bytes; i++)
+        ((volatile char *)to)[i] = (char)value;
+    return to;
+}
+#endif

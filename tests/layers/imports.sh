@@ -31,10 +31,10 @@ folder src/harness 'harness/.*|reference/.*|smelt/.*|emu/emulator\.h|ops/[a-z_]*
 folder src/emu/formats 'emu/formats/.*'
 folder src/emu/machine 'emu/(machine/.*|emulator\.h|export\.h)'
 folder src/emu/memory 'emu/(memory|machine)/.*'
-folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*'
+folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*|emu/callbacks\.h'
 folder src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
 folder src/emu/driver 'emu/(driver|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
-folder src/emu/compiler 'emu/(compiler/.*|export\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|hash)\.h'
+folder src/emu/compiler 'emu/(compiler/.*|export\.h|callbacks\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|hash)\.h'
 # embed.c checks templates and computes their digests at build time; it is not part of the command.
 folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h|runtime/(digest|hash)\.h'
 folder include 'smelt/.*'

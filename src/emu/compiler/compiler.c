@@ -14,11 +14,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "emu/callbacks.h"
 #include "emu/compiler/objects.h"
 
 enum {
     MAX_WORDS = 64, /* each in CC and in SMELT_EMU_CFLAGS */
-    MAX_ARGUMENTS = 2 * MAX_WORDS + 48,
+    MAX_ARGUMENTS = 2 * MAX_WORDS + 64,
     MAX_COMMAND = 256, /* bytes of CC */
     MAX_FLAGS = 1024,  /* bytes of SMELT_EMU_CFLAGS */
     MAX_FOLDER = 232   /* bytes of SMELT_EMU_KEEP */
@@ -42,8 +43,18 @@ static const char *const options[] = {
     "-fno-optimize-sibling-calls",
     "-fsanitize=thread",
     "-fsanitize=" CHECKS,
-    "-fsanitize-recover=" CHECKS,
+    "-fno-sanitize-recover=" CHECKS,
 };
+#define WRAP(name) "-Wl,--wrap=__" name,
+#define WRAP_ACCESS(name, bytes, write, aligned) WRAP("tsan_" #name)
+#define WRAP_IGNORED(name) WRAP("tsan_" #name)
+#define WRAP_MISUSE(name, kind, what) WRAP("ubsan_handle_" #name "_abort")
+/* Direct the calls of the instrumented code to the emulator: callbacks.h. */
+static const char *const link_options[] = {
+    EMU_ACCESSES(WRAP_ACCESS) WRAP("tsan_read_range") WRAP("tsan_write_range") WRAP("tsan_memcpy")
+        WRAP("tsan_memset") EMU_IGNORED(WRAP_IGNORED) EMU_MISUSES(WRAP_MISUSE)
+            WRAP("ubsan_handle_type_mismatch_v1_abort")};
+enum { LINK_OPTIONS = sizeof link_options / sizeof *link_options };
 /* Options of one compiler; the first list that it accepts is used.
  *
  * Both: an array keeps its memory after its scope has ended, since a wgmma under way may still read
@@ -229,6 +240,8 @@ static int compile_with(const char *compiler, const char *folder, const char *ou
                           (char *)(coverage ? "--coverage" : "-nostdlib"),
                           (char *)"-lgcc", /* the compiler's own helpers */
                           NULL};
+    for (int i = 0; i < LINK_OPTIONS; i++)
+        arguments[count++] = (char *)(uintptr_t)link_options[i];
     memcpy(arguments + count, link, sizeof link);
     return run(arguments, output);
 }

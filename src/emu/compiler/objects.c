@@ -13,7 +13,7 @@ enum { PATH = 1024, WORDS = 256 };
 #define CAP_BYTES (UINT64_C(1) << 30)
 
 /* Part of each key. Change it when compiler.c links differently. */
-static const char version[] = "smelt object 3";
+static const char version[] = "smelt object 4";
 
 /* ---- the key --------------------------------------------------------------------------------- */
 

@@ -306,10 +306,7 @@ static int put_entry(struct translation *translation, const char *source) {
     for (int i = 0; i < translation->region_count; i++)
         print(&translation->out, "%s;", translation->regions[i]);
     print(&translation->out, "\";\n#define EMU_TEXT(x) #x\n#define EMU_NAME(x) EMU_TEXT(x)\n"
-                             "const char emu_name[] = EMU_NAME(KERNEL_NAME);\n"
-                             "#line 1 \"emu/callbacks.h\"\n");
-    const char *callbacks = find_file("callbacks.h");
-    append(&translation->out, callbacks, strlen(callbacks));
+                             "const char emu_name[] = EMU_NAME(KERNEL_NAME);\n");
     return 0;
 }
 

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "emu/callbacks.h"
 #include "emu/machine/report.h"
 #include "emu/machine/stack.h"
 #include "emu/memory/global.h"
@@ -52,17 +53,49 @@ static void check_aligned_access(const u8 *pointer, u32 bytes, bool write, site 
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-/* The kernel's object contains the sanitizer functions that its compiler calls (callbacks.h); they
- * call these. They cannot be here, because a sanitized host program defines the same names. `from`:
- * the return address. */
-EMU_EXPORT void emu_access(const void *pointer, unsigned bytes, int write, int aligned,
-                           const void *from) {
-    site at = (site)((const u8 *)from - (emu.kernel ? emu.kernel->image : NULL));
-    if (aligned)
-        check_aligned_access(pointer, bytes, write != 0, at);
-    else
-        check_access(pointer, bytes, write != 0, at);
+static site site_from(const void *from) {
+    return (site)((const u8 *)from - (emu.kernel ? emu.kernel->image : NULL));
 }
+
+#define FROM site_from(__builtin_return_address(0))
+#define TSAN(name) EMU_EXPORT void __wrap___tsan_##name
+
+#define ACCESS(name, bytes, write, aligned)                                                        \
+    TSAN(name)(const void *pointer) {                                                              \
+        if (aligned)                                                                               \
+            check_aligned_access(pointer, bytes, write, FROM);                                     \
+        else                                                                                       \
+            check_access(pointer, bytes, write, FROM);                                             \
+    }
+EMU_ACCESSES(ACCESS)
+
+TSAN(read_range)(const void *pointer, unsigned long bytes) {
+    check_access(pointer, (u32)bytes, false, FROM);
+}
+
+TSAN(write_range)(const void *pointer, unsigned long bytes) {
+    check_access(pointer, (u32)bytes, true, FROM);
+}
+
+EMU_EXPORT void *__wrap___tsan_memcpy(void *to, const void *from, unsigned long bytes) {
+    check_access(from, (u32)bytes, false, FROM);
+    check_access(to, (u32)bytes, true, FROM);
+    return memcpy(to, from, bytes);
+}
+
+EMU_EXPORT void *__wrap___tsan_memset(void *to, int value, unsigned long bytes) {
+    check_access(to, (u32)bytes, true, FROM);
+    return memset(to, value, bytes);
+}
+
+/* For clang's copies of structs (device.h), with the return address. */
+EMU_EXPORT void emu_access(const void *pointer, unsigned long bytes, int write, const void *from) {
+    check_access(pointer, (u32)bytes, write != 0, site_from(from));
+}
+
+#define IGNORED(name)                                                                              \
+    TSAN(name)(void) {}
+EMU_IGNORED(IGNORED)
 
 /* A hash whose bits depend on all bits of `number`. */
 static u32 hash_bits(u32 number) {
@@ -86,25 +119,30 @@ EMU_EXPORT void emu_leave_unwritten(void *local, unsigned long bytes) {
 }
 
 /* Reports arithmetic and array errors. */
-EMU_EXPORT void emu_misuse(int kind, const char *what, const void *from) {
-    static const enum emu_kind kinds[] = {EMU_ARITHMETIC, EMU_BOUNDS};
-    if (emu.self)
-        emu_fatal(kinds[kind], (site)((const u8 *)from - emu.kernel->image), 0, "%s: %s {1}",
-                  emu_thread_name(emu.self), what);
-}
+#define MISUSE(name, kind, what)                                                                   \
+    EMU_EXPORT _Noreturn void __wrap___ubsan_handle_##name##_abort(void) {                         \
+        emu_fatal(kind, FROM, 0, "%s: " what " {1}", emu_thread_name(emu.self));                   \
+    }
+EMU_MISUSES(MISUSE)
+
+/* What the compiler says about a pointer's type. */
+struct mismatch {
+    const char *file;
+    unsigned line, column;
+    const void *type;
+    unsigned char log_alignment, kind_of_access;
+};
 
 /* Reports a null or misaligned pointer, or one beyond the end of its object. */
-EMU_EXPORT void emu_mismatch(unsigned long long pointer, unsigned log_alignment, const void *from) {
-    site at = (site)((const u8 *)from - (emu.kernel ? emu.kernel->image : NULL));
-    u64 past = pointer % ((u64)1 << log_alignment);
-    if (!emu.self)
-        return;
+EMU_EXPORT _Noreturn void
+__wrap___ubsan_handle_type_mismatch_v1_abort(const struct mismatch *mismatch, u64 pointer) {
+    const u64 alignment = (u64)1 << mismatch->log_alignment, past = pointer % alignment;
     if (past != 0)
         emu_fatal(
-            EMU_ALIGNMENT, at, 0,
+            EMU_ALIGNMENT, FROM, 0,
             "%s: an access with an alignment of %u bytes: the address is %u past a multiple {1}",
-            emu_thread_name(emu.self), 1u << log_alignment, (u32)past);
-    emu_fatal(EMU_BOUNDS, at, 0, "%s: %s {1}", emu_thread_name(emu.self),
+            emu_thread_name(emu.self), (u32)alignment, (u32)past);
+    emu_fatal(EMU_BOUNDS, FROM, 0, "%s: %s {1}", emu_thread_name(emu.self),
               pointer ? "a pointer beyond the end of its array (registers, in CUDA terms)"
                       : "a null pointer");
 }
