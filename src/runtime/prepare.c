@@ -10,6 +10,7 @@
 #include "runtime/clock.h"
 #include "runtime/context.h"
 #include "runtime/kernel.h"
+#include "runtime/log.h"
 #include "runtime/threads.h"
 #include "runtime/tuning/tuned.h"
 
@@ -77,11 +78,11 @@ static smelt_status prepare_one(const struct preparation *all, size_t index,
 
     *busy = 0;
     info->key = NULL;
-    smelt_status status =
-        smelt__context_plan_text(all->context, request->spec, request->arch, &plan);
-    if (status)
-        return status;
-    status = smelt__kernel_compile_unless(all->context, &plan, policy, &compiled, info, busy);
+    if (!request->spec)
+        return smelt__fail_null("spec");
+    SMELT__TRY(smelt__context_plan_text(all->context, request->spec, request->arch, &plan));
+    const smelt_status status =
+        smelt__kernel_compile_unless(all->context, &plan, policy, &compiled, info, busy);
     free(compiled.cubin);
     return status;
 }

@@ -205,9 +205,9 @@ smelt_status smelt__kernel_from_text(const char *kernel, const char *arch_name,
                                      struct smelt__spec *spec, const struct smelt__arch **arch) {
     struct smelt__message message;
 
-    smelt_status status = smelt__spec_from_text(kernel, spec);
-    if (status)
-        return status;
+    if (!kernel)
+        return smelt__fail_null("kernel");
+    SMELT__TRY(smelt__spec_from_text(kernel, spec));
     if (!arch_name)
         return smelt__fail_null("arch");
     if (smelt__operator_of(spec->schema))

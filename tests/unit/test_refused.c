@@ -39,7 +39,7 @@ TEST(texts) {
     assert_null(text);
     text = unset();
     assert_refused(smelt_kernel_plan(context, NULL, NULL, 0, &text), SMELT_ERROR_INVALID_ARGUMENT,
-                   "spec is NULL");
+                   "kernel is NULL");
     assert_null(text);
     assert_refused(smelt_kernel_plan(context, KERNEL, NULL, 0, NULL), SMELT_ERROR_INVALID_ARGUMENT,
                    "the result is NULL");
@@ -76,6 +76,16 @@ TEST(cubins) {
     assert_refused(smelt_kernel_cubin(context, KERNEL, NULL, NULL, &bytes),
                    SMELT_ERROR_INVALID_ARGUMENT, "cubin is NULL");
     assert_int_equal(bytes, 0);
+}
+
+/* A message names the argument as the header does. */
+TEST(kernels_that_are_null) {
+    const smelt_kernel_request request = SMELT_KERNEL_REQUEST_INIT;
+    smelt_tuning_entry entry = SMELT_TUNING_ENTRY_INIT;
+    assert_refused(smelt_tuning_get_entry(context, NULL, &entry), SMELT_ERROR_INVALID_ARGUMENT,
+                   "kernel is NULL");
+    assert_refused(smelt_kernels_prepare(context, &request, 1, 1, NULL, NULL, NULL),
+                   SMELT_ERROR_INVALID_ARGUMENT, "spec is NULL");
 }
 
 static int take_text(void *user, const char *text) {
