@@ -217,7 +217,7 @@ def indexer_dense_loss(
         window_begin: [T] int32: the first key of each query's window.
         window_end: [T] int32: its last key plus one.
         scale: Attention's softmax scale.
-        weight: [T], fp32: multiplies each query's loss.
+        weight: [T], fp32: multiplies each query's loss. It has no gradient.
         query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or
             graph.
         return_losses: Also return each query's loss.

@@ -301,7 +301,7 @@ def indexer_loss(
         indices: [T, width], int32: slots below 0, or not below `rows`, are masked.
         rows: S, the number of keys (of blocks, if entries are blocks); None means that no index is too large.
         topk_length: [T], int32: the number of a query's slots that count.
-        weight: [T], fp32: multiplies each query's loss.
+        weight: [T], fp32: multiplies each query's loss. It has no gradient.
         query_weight: One number for all queries, such as 1 / T; a tensor may have any value without a new kernel or
             graph.
         return_losses: Also return each query's loss.
