@@ -17,7 +17,6 @@ enum {
      * partial results are written and read; above this limit uniting is slower. */
     MOST_TILE_COST = 40
 };
-#define PARTIAL_BYTES ((int64_t)5 << 29) /* 2.5 GiB */
 
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     const struct smelt__spec *spec = &gqa->call->op->spec;
@@ -111,7 +110,7 @@ void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_lau
                       size_t unit_bytes) {
     gqa->units = (int64_t)gqa->kv_heads * launch->units;
     const int64_t bytes = (int64_t)unit_bytes * gqa->units * gqa->fields.width;
-    const int64_t most = PARTIAL_BYTES / bytes;
+    const int64_t most = ((int64_t)SMELT__SPLIT_PARTIAL_KIB << 10) / bytes;
     const int64_t chunks = smelt__divide_up(gqa->queries, most > 0 ? most : 1);
     gqa->chunk = chunks > 0 ? smelt__divide_up(gqa->queries, chunks) : 0;
 }

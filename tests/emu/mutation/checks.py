@@ -105,7 +105,6 @@ class Runner:
             if check.program:
                 command = [self.build / check.program, *check.options]
                 environment.update(SMELT_CUDA=str(self.emulator), SMELT_NVRTC=str(self.emulator))
-                environment.update({"SMELT_TEST_SCHEDULES": str(schedules)} if schedules else {})
             else:
                 command = [self.build / "smelt", "check", "--emulate", "--json", "--arch", "sm_90a", check.subject,
                            *check.options, *(["--schedules", str(schedules)] if schedules else [])]
