@@ -7,7 +7,7 @@
  *
  * turns.h defines which architectures a kernel is compiled for; cells.h and each operator's file
  * define the kernels. A part is every N-th cell, from number I on, for machines that share the
- * work. A sample has every preset's kernels with 64 heads on sm_90a, and then an equal number of
+ * work. A sample has every preset's kernels with 64 heads on sm_90a (once for all values of topk), then an equal number of
  * random cells of each family. The disk cache is not used. Exit status: 0, 1 when a cell failed, 2 for a
  * usage error, 77 (meson: skipped) without NVRTC.
  */
@@ -88,10 +88,27 @@ static int find_supported(unsigned *supported) {
     return 0;
 }
 
-/* Every sample includes the presets' kernels with 64 heads on the most common architecture. */
+static int is_common(const struct kernel_list *kernels, size_t kernel) {
+    return kernels->preset[kernel] && strstr(kernels->specs[kernel], "heads=64,") != NULL;
+}
+
+/* Whether two specs have the same text apart from the value of topk. */
+static int differ_only_in_topk(const char *spec, const char *other) {
+    const char *a = strstr(spec, ",topk="), *b = strstr(other, ",topk=");
+    if (!a || !b || a - spec != b - other || memcmp(spec, other, (size_t)(a - spec)) != 0)
+        return 0;
+    return strcmp(a + 1 + strcspn(a + 1, ","), b + 1 + strcspn(b + 1, ",")) == 0;
+}
+
+/* Every sample includes the presets' kernels with 64 heads on the most common architecture; of kernels that
+ * differ only in topk, the first. */
 static int always_sampled(const struct kernel_list *kernels, size_t kernel, const char *arch) {
-    return kernels->preset[kernel] && strstr(kernels->specs[kernel], "heads=64,") != NULL &&
-           strcmp(arch, "sm_90a") == 0;
+    if (!is_common(kernels, kernel) || strcmp(arch, "sm_90a") != 0)
+        return 0;
+    for (size_t i = 0; i < kernel; i++)
+        if (is_common(kernels, i) && differ_only_in_topk(kernels->specs[i], kernels->specs[kernel]))
+            return 0;
+    return 1;
 }
 
 static int compare_order(const void *left, const void *right) {
