@@ -341,8 +341,16 @@ class Finder(Text):
 
     def array_grows(self, at):
         """A local array that is larger than necessary."""
-        return self.word(at - 1) == "[" and self.kind(at) == "number" and self.kind(at - 2) == "name" and \
-            self.kind(at - 3) == "name" and self.word(at - 3) != "return"
+        opening = self.tokens[at].outer
+        if self.kind(at) != "number" or self.word(opening) != "[":
+            return False
+        begin = opening
+        while begin > 0 and (self.word(begin - 1) in (",", "*", "[", "]") or
+                             self.kind(begin - 1) in ("name", "number")):
+            begin -= 1
+        extent = range(opening + 1, self.tokens[opening].match)
+        return self.is_declaration(begin) and all(
+            self.word(i) in ("*", "+") or self.kind(i) in ("name", "number") for i in extent)
 
     # ---- all
 
