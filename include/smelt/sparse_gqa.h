@@ -107,8 +107,9 @@ typedef struct smelt_sparse_gqa_args {
  * error of delta that stems from rounding out: sparse_attn.h.
  *
  * dq and dsink have the same bits in every run with the same arguments. dk and dv are summed in any
- * order unless deterministic=1, with which the arguments alone fix the order of every sum. The
- * previous contents of dk_sum and dv_sum are added once, at the end.
+ * order; with deterministic=1 either the arguments alone fix the order of every sum, or addends are
+ * rounded so that sums are exact in any order (docs/operators.md). The previous contents of dk_sum and
+ * dv_sum are added once, at the end.
  *
  * Every pointer is device memory; smelt/tensor.h explains strides. All tensors with rows of dqk or dv
  * elements start at multiples of 16 bytes, and so do their rows. out and lse are the forward pass's:
