@@ -51,13 +51,9 @@ DEVICE const char *query_row(const struct few_params *params, const struct few_i
                 minimum(head, LAST_HEAD) * params->q_head_stride);
 }
 
-DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
-    (void)params, (void)item;
-    return true;
-}
-
-DEVICE bool has_query_chunk(const struct few_item *item, int chunk) {
-    (void)item, (void)chunk;
+DEVICE bool has_query_chunk(const struct few_params *params, const struct few_item *item, int head,
+                            int chunk) {
+    (void)params, (void)item, (void)head, (void)chunk;
     return true;
 }
 

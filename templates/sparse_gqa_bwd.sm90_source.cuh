@@ -13,8 +13,9 @@ DEVICE const char *grad_out_row(const struct few_params *params, const struct fe
                 query_head(item, head) * params->grad_out_head_stride);
 }
 
-DEVICE bool has_query_chunk(const struct few_item *item, int chunk) {
-    (void)item;
+DEVICE bool has_query_chunk(const struct few_params *params, const struct few_item *item, int head,
+                            int chunk) {
+    (void)params, (void)item, (void)head;
     return chunk < KEY_COLUMN_TILES * 8 ? chunk < DQK / 8 : chunk < KEY_COLUMN_TILES * 8 + DV / 8;
 }
 

@@ -126,14 +126,11 @@ DEVICE const char *value_row_of(const struct few_params *params, const struct fe
                 item_row(item, key) * pass->v_row_stride);
 }
 
-DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
-    (void)params;
-    return item->reach > item->first;
-}
-
-DEVICE bool has_query_chunk(const struct few_item *item, int chunk) {
+DEVICE bool has_query_chunk(const struct few_params *params, const struct few_item *item, int head,
+                            int chunk) {
+    (void)params, (void)head;
     const int own = chunk < KEY_COLUMN_TILES * 8 ? chunk : chunk - KEY_COLUMN_TILES * 8;
-    return own < (chunk < KEY_COLUMN_TILES * 8 ? DQK : DV) / 8;
+    return own < (chunk < KEY_COLUMN_TILES * 8 ? DQK : DV) / 8 && item->reach > item->first;
 }
 
 DEVICE const char *query_chunk(const struct few_params *params, const struct few_item *item,

@@ -4,9 +4,9 @@
 //@use ptx/prefetch.cuh
 /* What common/few_tiles.cuh and common/few_heads.cuh ask of sparse_gqa's forward pass. */
 
-DEVICE bool has_query_chunk(const struct few_item *item, int chunk) {
-    (void)item;
-    return chunk < DQK / 8;
+DEVICE bool has_query_chunk(const struct few_params *params, const struct few_item *item, int head,
+                            int chunk) {
+    return chunk < DQK / 8 && (ITEM_QUERIES == 1 || item_query(params, item, head) >= 0);
 }
 
 DEVICE const char *query_chunk(const struct few_params *params, const struct few_item *item,
@@ -15,7 +15,7 @@ DEVICE const char *query_chunk(const struct few_params *params, const struct few
 }
 
 DEVICE void prefetch_head(const struct few_params *params, const struct few_item *item, int head) {
-    if (has_query(params, item)) {
+    if (ITEM_QUERIES == 1 || item_query(params, item, head) >= 0) {
         prefetch_l2(query_row(params, item, head), DQK * 2);
     }
 }

@@ -23,8 +23,7 @@
  * one:
  *   ITEM_HEADS            heads of an item; BLOCK_HEADS are computed
  *   QUERY_TILES           tiles of 64 columns that the item's heads have in QUERY
- *   has_query             whether the item has a query; else all of these are zeros
- *   has_query_chunk       whether they have 16 bytes of a number; else zeros
+ *   has_query_chunk       whether a head has 16 bytes of a number of these; else zeros
  *   query_chunk           their address
  *   LEADING_COLUMN        the tile of them that the first leading tile is multiplied by; value tiles,
  *                         where scores need them, begin with tile 0
@@ -101,11 +100,10 @@ DEVICE void load_query(const struct few_params *params, const struct few_item *i
                        const struct math_thread *me) {
     enum { CHUNKS = QUERY_TILES * 8 };
     const u32 to = shared_address((u32)(QUERY_OFFSET + me->group * QUERY_BYTES));
-    const bool any = has_query(params, item);
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % WARPGROUP); i < BLOCK_HEADS * CHUNKS; i += WARPGROUP) {
         const int head = i / CHUNKS, chunk = i % CHUNKS;
-        const bool present = any && has_query_chunk(item, chunk); /* else zeros */
+        const bool present = has_query_chunk(params, item, head, chunk); /* else zeros */
         cp_async_16(to + (u32)(chunk / 8 * QUERY_TILE_BYTES + head * TILE_PITCH +
                                ((chunk ^ head) & 7) * 16),
                     query_chunk(params, item, head, present ? chunk : 0), present ? 16 : 0);

@@ -45,24 +45,6 @@ DEVICE int item_query(const struct few_params *params, const struct few_item *it
         .members[(i64)item->query * ITEM_QUERIES + minimum(head, LAST_HEAD) / GROUP_HEADS];
 }
 
-/* The same, or another query of the group: a row of it takes the place of a row that there is not. */
-DEVICE int some_query(const struct few_params *params, const struct few_item *item, int head) {
-    int query = item_query(params, item, head);
-    for (int i = 0; i < ITEM_QUERIES && query < 0; ++i) {
-        query = item_query(params, item, i * GROUP_HEADS);
-    }
-    return maximum(query, 0);
-}
-
-/* Groups that consist of skipped entries of the query list have none. */
-DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
-    bool found = false;
-    for (int i = 0; i < ITEM_QUERIES && !found; ++i) {
-        found = item_query(params, item, i * GROUP_HEADS) >= 0;
-    }
-    return found;
-}
-
 /* Row numbers of a batch, and the batch of a number. */
 DEVICE int batch_rows(const struct few_params *params) {
     return params->groups.blocks * GRANULARITY;
@@ -105,15 +87,6 @@ DEVICE int item_query(const struct few_params *params, const struct few_item *it
     return item->query;
 }
 
-DEVICE int some_query(const struct few_params *params, const struct few_item *item, int head) {
-    return item_query(params, item, head);
-}
-
-DEVICE bool has_query(const struct few_params *params, const struct few_item *item) {
-    (void)params, (void)item;
-    return true;
-}
-
 DEVICE struct item_slots slots_of(const struct few_params *params, const struct work *work) {
     const int list = LISTS_OF_KV_HEADS ? work->head_block : 0;
     const struct item_slots slots = {gqa_list(&params->work, &params->lists, work->query, list),
@@ -128,9 +101,10 @@ DEVICE int query_head(const struct few_item *item, int head) {
 }
 //@end
 
+/* Not read if the head's query is absent. */
 DEVICE const char *query_row(const struct few_params *params, const struct few_item *item,
                              int head) {
-    const struct few_position at = position_of(query_work(params), some_query(params, item, head));
+    const struct few_position at = position_of(query_work(params), item_query(params, item, head));
     return (const char *)params->q +
            2 * (at.batch * params->q_batch_stride + at.token * params->q_token_stride +
                 query_head(item, head) * params->q_head_stride);
