@@ -3,7 +3,7 @@
 //@use indexer_bwd_grains.bins.params.h
 /*
  * Deterministic backward pass of sparse_gqa: the grains of dv's and dk's rows from their bounds, which
- * sparse_gqa_bwd.sm90.cu added up. One thread per row; any grid size.
+ * sparse_gqa_bwd.sm90.cu with SUMS=bounds computed. One thread per row; any grid size.
  */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

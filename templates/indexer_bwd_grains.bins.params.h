@@ -4,6 +4,6 @@
  */
 struct indexer_bwd_bins_params {
     const unsigned long long *bounds; /* [rows, KINDS, BINS] (common/bounds.cuh) */
-    unsigned short *grains;           /* [rows] exponents: of dv's grain; above it, of dk's */
+    unsigned short *grains; /* [rows] exponent fields: dv's grain in the low byte, then dk's */
     long long rows;
 };

@@ -31,9 +31,8 @@ struct sparse_gqa_bwd_params {
     int index_lists;            /* lists of the reverse index */
     int segment;                /* queries of an item of sparse_gqa_bwd_keys */
     float scale;                /* softmax scale, natural units */
-    unsigned long long *bounds; /* [batches, KV_HEADS, rows, KINDS, BINS] of dv's and dk's rows
-                                   (common/bounds.cuh), with SUMS=bounds */
-    const unsigned short
-        *grains; /* [batches, KV_HEADS, rows], with SUMS=exact: the exponent of dv's
-                                     grain and, above it, of dk's */
+    unsigned long long *bounds; /* [batches, KV_HEADS, rows, KINDS, BINS], with SUMS=bounds: for
+                                   dv's and dk's rows (common/bounds.cuh) */
+    /* [batches, KV_HEADS, rows], with SUMS=exact: exponent fields of dv's grain, in the low byte, and dk's */
+    const unsigned short *grains;
 };

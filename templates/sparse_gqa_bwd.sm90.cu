@@ -35,20 +35,20 @@
  * end, for which zeros are added to the row of the block's first key. A block without keys adds
  * nothing.
  *
- * SUMS: whether dk and dv may be added in any order, or deterministically, by exact sums
- * (common/grain.cuh). For these the kernel is launched twice. With BOUNDS it computes dV and dK of each
- * block, but not dQ, and adds the largest of a row's columns to the row's bounds, which are integers
+ * SUMS selects how dk and dv are summed: in any order, or deterministically, with exact sums
+ * (common/grain.cuh). Exact sums need two launches. With BOUNDS the kernel computes dV and dK of each
+ * block, but not dQ, and adds the largest column of each row to the row's bounds, which are integers
  * (common/bounds.cuh). With EXACT it rounds what it adds to the grains that follow from the bounds.
- *   The error: a row of N addends, one for each query that names it, has a bound of at most N times their
- * mean largest column, which is some 3 times the root mean square of the columns, and a unit u of at most
- * 2^-23 * 1.4 times the bound. Rounding to u is off by u / sqrt(12), so that the row's error is about
- * 1e-7 * N of the root of the sum of its addends' squares: 8e-4 where 8192 queries name a row, 6e-3 where
- * 65536 do. Cheaper bounds lose too much. With P <= 1 instead of P itself no first run would be necessary,
- * but 11 bits are lost where each of 2048 keys has its share; a bound of dP by the norms of dO and V,
- * without the gather of V, loses 4; the sum over the heads of P times dO's largest column, without the
- * products, half as many bits as the number of heads has. If one query's addend is far above the
- * others', it decides the row's grain as it decides the last bits of an fp32 sum: addends below 2^-24 of
- * it are lost.
+ *   The error: let N queries name a row. Its bound is at most N times the mean of the addends' largest
+ * columns; a largest column is about 3 times the root mean square of the columns, and the unit u is at
+ * most 2^-23 * 1.4 times the bound. Rounding to u has an error of u / sqrt(12), so the row's error is
+ * about 1e-7 * N of the root of the sum of its addends' squares: 8e-4 for N = 8192, 6e-3 for 65536. If
+ * one query's addend is far above the others', it determines the grain, as it determines the last bits
+ * of an fp32 sum: addends below 2^-24 of it are lost.
+ *   Cheaper bounds lose too many bits. P <= 1 in place of P would save the first launch, but loses 11
+ * bits where 2048 keys have equal shares. Bounding dP by the norms of dO and V would save the gather of
+ * V, but loses 4. The sum over heads of P times dO's largest column would save the products, but loses
+ * half as many bits as the number of heads has.
  *
  * Shared memory (offsets and sizes: the plan above): as in sparse_attn_fwd.sm90_few.cu, with
  *   KEYS       a block's values' tiles come first, then its keys'; the last block's keys then hold dQ
@@ -120,7 +120,7 @@ DEVICE void pack_fragments(u32 *fragments, const float *values) {
 struct block_sums {
     u32 p[FRAGMENT_WORDS], ds[FRAGMENT_WORDS];
     u32 rows[BLOCK_ROWS];            /* the numbers of this thread's rows */
-    float grains[BLOCK_ROWS][KINDS]; /* EXACT: of these rows */
+    float grains[BLOCK_ROWS][KINDS]; /* EXACT: the grains of these rows */
 };
 
 /* The number of row 0 of an item's KV head, among the rows of all batches and KV heads. */
@@ -223,10 +223,11 @@ DEVICE void sum_block(const struct few_params *params, const struct few_item *it
 
 enum {
     BOUND_VALUES = 32, /* of a thread, in a tile of 64 columns */
-    TILES_AHEAD = 4    /* under way at once */
+    TILES_AHEAD = 4    /* in flight at once */
 };
 
-/* Of the four bounds of a quad's two rows each lane has one; null: none. */
+/* The bound that this lane adds to: a quad has two rows with two bounds each, one for each of its lanes.
+ * Null past the block's last row. */
 DEVICE u64 *find_bound(const struct few_params *params, const struct few_item *item, int index,
                        int count, const struct math_thread *me) {
     const int row = me->warp * 16 + me->lane / 4 + me->lane % 2 * 8, kind = me->lane / 2 % 2;
@@ -237,7 +238,7 @@ DEVICE u64 *find_bound(const struct few_params *params, const struct few_item *i
     return params->bounds + (number * KINDS + kind) * BINS;
 }
 
-/* Issues a tile of dK or dV, of those of Q and dO. */
+/* Issues the products of a tile of dK or dV; the tiles are numbered as those of Q and dO. */
 DEVICE void issue_tile(float *sums, const struct block_sums *block, int tile, u32 query) {
     const u64 b = shared_descriptor(query, 16, ATOM_BYTES, 128);
     wgmma_fence();
@@ -251,7 +252,7 @@ DEVICE void issue_tile(float *sums, const struct block_sums *block, int tile, u3
     wgmma_commit();
 }
 
-/* Waits until `most` of the tiles are under way, a constant. */
+/* Waits until at most `most` tiles are in flight; `most` is a constant. */
 DEVICE void await_tiles(int most) {
     if (most == 0) {
         wgmma_wait_0();
@@ -264,8 +265,8 @@ DEVICE void await_tiles(int most) {
     }
 }
 
-/* Raises the largest values of a warp's rows lane / 4 (two of them, to shorten the chain) and lane / 4 + 8
- * to a tile's. NaN is ignored. */
+/* Updates the largest magnitudes of the warp's rows lane / 4 and lane / 4 + 8 from a tile. Each row has two, to
+ * shorten the dependency chain. NaN is ignored. */
 DEVICE void find_largest(float *largest, const float *sums, bool only_finite) {
 #pragma unroll
     for (int i = 0; i < BOUND_VALUES; ++i) {
@@ -274,7 +275,7 @@ DEVICE void find_largest(float *largest, const float *sums, bool only_finite) {
     }
 }
 
-/* Adds the largest values of a quad's two rows to the bounds. `largest`: by kind. */
+/* Adds the largest magnitudes of a quad's two rows, by kind in `largest`, to the lanes' bounds. */
 DEVICE void add_bounds(u64 *bound, const float (*largest)[4], const struct math_thread *me) {
     const bool odd = me->lane & 1, upper = me->lane & 2;
     float own[KINDS];

@@ -120,11 +120,11 @@ int tool_inputs_given(const struct tool_options *options);
  * printed. */
 int tool_options_fit(const struct tool_options *options, const char *spec);
 void tool_print_verb_help(const struct tool_verb *verb);
-/* All that the help says, in whole: what the man page is made from (tools/man.py). */
+/* The complete help of a verb, from which tools/man.py makes the man page. */
 json_t *tool_verb_json(const struct tool_verb *verb);
-/* Of a text of help, without the period; to be freed. */
+/* The first sentence of a help text, without the period; the caller frees it. */
 char *tool_first_sentence(const char *text);
-/* Prints a text that begins at column `left`, and wraps it there. */
+/* Prints a text that begins at column `left`, and indents its other lines to that column. */
 void tool_print_wrapped(const char *text, int left);
 /* Whether argv contains --json, so that errors before it obey it too. */
 int tool_wants_json(int argc, char **argv);

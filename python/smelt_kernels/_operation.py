@@ -182,14 +182,14 @@ class Operation:
 
     def _without_gradients_of(self, written: tuple):
         """The call, which refuses to write to a tensor whose gradient would then be wrong."""
-        call, places = self.call, [(self.names.index(name), name) for name in written]
+        call, indices = self.call, [(self.names.index(name), name) for name in written]
 
         def checked(*arguments) -> tuple:
-            for place, name in places:
-                if _is_grad_enabled() and getattr(arguments[place], "requires_grad", False):
+            for index, name in indices:
+                if _is_grad_enabled() and getattr(arguments[index], "requires_grad", False):
                     raise ValueError(
-                        f"smelt: {name} is written, of which autograd knows nothing, but requires a gradient: detach it, or "
-                        "call under torch.no_grad()"
+                        f"smelt: {name} is written in place, which autograd does not record, but requires a gradient: "
+                        "detach it, or call under torch.no_grad()"
                     )
             return call(*arguments)
 

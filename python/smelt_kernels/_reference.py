@@ -85,7 +85,7 @@ def _of_heads(heads, k, rows, valid):
 
 
 def _probabilities(q, keys, valid, sink, scale):
-    """Those of the slots and of the sink (0 without one), the log-sum-exp of the first and their largest score."""
+    """The probabilities of the slots and of the sink (0 without one); the slots' log-sum-exp and largest score."""
     scores = torch.einsum("bthd,btwd->bthw", q, keys) * scale
     scores = scores.masked_fill(~valid.unsqueeze(2), float("-inf"))
     highest = (
@@ -99,11 +99,12 @@ def _probabilities(q, keys, valid, sink, scale):
     empty = total == 0
     whole = total.masked_fill(empty, 1.0)
     lse, p = shift + torch.log(whole), weights / whole
-    beside = torch.zeros_like(total)
-    if sink is not None:  # by differences, which no sink, however large, makes NaN
-        ahead = lse - sink[:, None]
-        beside, p = torch.sigmoid(-ahead).masked_fill(empty, 0.0), p * torch.sigmoid(ahead).masked_fill(empty, 0.0)
-    return p, beside, lse.detach().masked_fill(empty, float("-inf")).squeeze(-1), highest.squeeze(-1)
+    of_sink = torch.zeros_like(total)
+    if sink is not None:  # from the difference, so that a large sink gives no NaN
+        above_sink = lse - sink[:, None]
+        of_sink = torch.sigmoid(-above_sink).masked_fill(empty, 0.0)
+        p = p * torch.sigmoid(above_sink).masked_fill(empty, 0.0)
+    return p, of_sink, lse.detach().masked_fill(empty, float("-inf")).squeeze(-1), highest.squeeze(-1)
 
 
 def _attend(q, k, v, rows, valid, sink, scale):
@@ -144,7 +145,7 @@ def _gradients(grad_out, q, k, v, rows, valid, scale, sink):
         for head, group, _, counts, named in _of_heads(q.shape[2], keys, rows[:, part], valid[:, part]):
             query, grad, key = queries[:, :, group], grads[:, :, group], keys[named]
             own = None if sink is None else sink[group].to(kind)
-            p, beside, _, _ = _probabilities(query, key, counts, own, scale)
+            p, of_sink, _, _ = _probabilities(query, key, counts, own, scale)
             dp = torch.einsum("bthd,btwd->bthw", grad, values[named])
             delta = (p * dp).sum(-1, keepdim=True)
             ds = p * (dp - delta) * scale
@@ -152,7 +153,7 @@ def _gradients(grad_out, q, k, v, rows, valid, scale, sink):
             dk[:, :, head].index_put_(named[:2], torch.einsum("bthw,bthd->btwd", ds, query), accumulate=True)
             dv[:, :, head].index_put_(named[:2], torch.einsum("bthw,bthd->btwd", p, grad), accumulate=True)
             if sink is not None:
-                dsink[group] -= (beside * delta).sum((0, 1, 3))
+                dsink[group] -= (of_sink * delta).sum((0, 1, 3))
     return dq, dk[:, :-1], dv[:, :-1], dsink
 
 

@@ -23,7 +23,7 @@ def blocks():
 def given(text):
     """The names that a block assumes: tensors of latent attention, or of grouped heads in a block without `kv`."""
     grouped = not re.search(r"\bkv\b", re.sub("#.*", "", text))
-    # Two documents; MiniMax-M3's blocks have 128 keys.
+    # Where the second of two documents begins; MiniMax-M3's blocks have 128 keys.
     begin, tokens, width = (128, 144, 64) if grouped else (16, 32, 576)
 
     def random(*shape):

@@ -173,7 +173,7 @@ static int plan_variant(const struct smelt__spec *spec, const struct smelt__vari
     if (variant->plan(spec, arch, plan, message))
         return -1;
     if (plan->defect)
-        return smelt__spec_refuse(spec, message, "%s: a defect of its plan, please report it",
+        return smelt__spec_refuse(spec, message, "the plan has a defect at %s; please report it",
                                   plan->defect);
     if (plan->shared_bytes <= arch->shared_per_block)
         return 0;
@@ -226,7 +226,8 @@ int smelt__plan_make(const struct smelt__spec *spec, const struct smelt__arch *a
     const struct smelt__kernel_family *family = smelt__kernels_of(spec->schema);
     if (!family)
         return smelt__message_set(
-            message, "%s is an operator: it has no plan of its own, the kernels it expands to have",
+            message,
+            "%s is an operator and has no plan; the kernels to which it expands have plans",
             spec->schema->name);
     if (smelt__spec_check(spec, message))
         return -1;

@@ -136,8 +136,8 @@ int smelt__expansion_plan(struct smelt__expansion *expansion,
 struct smelt__spec *smelt__expansion_add(struct smelt__expansion *expansion,
                                          const struct smelt__spec *spec, int member, unsigned pass);
 
-/* The same for a kernel that is not a member: with the operator's values of keys of the same name, and
- * `number` as the value of its key `pass` if it has one. */
+/* The same for a kernel that is not a member. It takes the operator's values for keys of the same name, and
+ * `number` for its key `pass` if it has one. */
 struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansion,
                                                const struct smelt__spec *spec,
                                                const struct smelt__kernel_family *family,

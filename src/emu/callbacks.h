@@ -1,7 +1,7 @@
 /*
  * Lists the functions that instrumented code calls: names from the sanitizers' run-time libraries, which the
  * emulator replaces (instructions/access.c). A kernel is linked with the linker's option `--wrap` for each, so
- * that it calls __wrap_NAME: a host program that is itself linked with a sanitizer defines NAME.
+ * that it calls __wrap_NAME, since a host program that is itself linked with a sanitizer defines NAME.
  */
 #pragma once
 

@@ -168,7 +168,8 @@ static inline __attribute__((always_inline, unused)) float emu_smaller(float a, 
 #define floorf(a) __builtin_floorf(a)
 #define sqrtf(a) __builtin_sqrtf(a)
 
-/* Before version 15 clang does not instrument memcpy and memset, also of structs, but calls the C library's. */
+/* clang before version 15 does not instrument memcpy and memset, nor copies of structs, which become calls of
+ * them. These definitions take the place of the C library's. */
 #if defined(__clang__) && __clang_major__ < 15
 void emu_access(const void *pointer, unsigned long bytes, int write, const void *from);
 #define EMU_FROM __builtin_return_address(0)

@@ -47,7 +47,7 @@ smelt_status smelt__check_tensors(const struct smelt__args_table *table, const i
  * how the operator is told to use kernels that take it. */
 smelt_status smelt__check_map_stride(const char *name, int number, int64_t stride, size_t element,
                                      const char *knob);
-/* The same of all strides of a box with the dimensions of tensor `name`. */
+/* The same for all strides of a box with the dimensions of tensor `name`. */
 smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
                                       const char *knob);
 

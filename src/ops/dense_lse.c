@@ -54,7 +54,7 @@ static smelt_status launch(struct smelt__call *call) {
     const struct smelt__dense_lse_launch *shape = smelt__dense_lse_launch(&kernel->plan);
     SMELT__TRY(smelt__check_scale(args->scale));
     if (args->tokens == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     struct dense_lse_fwd_params params = pack(args);
     if (shape->tensor_maps && args->rows > 0)

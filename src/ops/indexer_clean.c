@@ -10,7 +10,7 @@
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_clean_args *args = call->args;
     if (args->tokens == 0 || args->rows == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct indexer_clean_fill_params params = {
         .window_begin = args->window_begin.data,

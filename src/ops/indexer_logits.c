@@ -20,7 +20,7 @@ static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_logits_args *args = call->args;
     if (args->tokens == 0 ||
         smelt__indexer_scorer_columns(&made->scorer, args->rows, args->candidate_count) == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     SMELT__TRY(smelt__indexer_scorer_check(&made->scorer, args));
     return smelt__indexer_scorer_launch(&made->scorer, args,

@@ -93,7 +93,7 @@ smelt_status smelt__indexer_scorer_check(const struct smelt__indexer_scorer *sco
                : SMELT_OK;
 }
 
-/* A map of a tensor with columns of DIM elements: the parts that all have. */
+/* What the tensor maps of all tensors with DIM columns have in common. */
 static struct smelt__tensor_box box_of(const struct smelt__indexer_scorer *scorer, const void *data,
                                        int dimensions) {
     const int element = scorer->dtype == SMELT__INDEXER_FP8 ? 1 : 2;

@@ -35,7 +35,7 @@ static struct indexer_scores_fwd_params pack(const smelt_indexer_scores_args *ar
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_scores_args *args = call->args;
     if (args->tokens == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     if (smelt__spec_get(&call->op->spec, "block_max") == 1 && args->keys.data)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "keys is given but the operator was made with block_max=1; make one "

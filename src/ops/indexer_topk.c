@@ -260,7 +260,7 @@ static smelt_status launch(struct smelt__call *call) {
                                               .scale = args->scale,
                                               .q = args->q,
                                               .k = args->k};
-    /* Of the whole call, before the first chunk is launched; with the strides that the check filled in. */
+    /* Checks the whole call before the first chunk is launched, with the strides that smelt__call_check filled in. */
     SMELT__TRY(smelt__indexer_scorer_check(&made->scorer, &logits));
     return launch_chunks(made, args, &chunks, call->stream);
 }

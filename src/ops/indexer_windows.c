@@ -10,7 +10,7 @@
 static smelt_status launch(struct smelt__call *call) {
     const smelt_indexer_windows_args *args = call->args;
     if (args->tokens == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct indexer_windows_build_params params = {
         .cu_seqlens = args->cu_seqlens.data,

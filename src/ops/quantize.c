@@ -11,7 +11,7 @@
 static smelt_status launch(struct smelt__call *call) {
     const smelt_quantize_args *args = call->args;
     if (args->rows == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__call_check(call, 0, NULL, 0));
     const struct quantize_rows_params params = {
         SMELT__TENSOR_S(x, args->x),

@@ -40,7 +40,7 @@ struct work_params smelt__sparse_attn_work(const struct smelt__sparse_attn_call 
 size_t smelt__sparse_attn_workspace(int64_t queries, int buckets);
 
 /* Checks a call of a forward pass with these fields. *queries: how many the grid must cover; if 0, there is
- * nothing to launch, and no tensor was looked at. Reads no device memory. Errors: INVALID_ARGUMENT. */
+ * nothing to launch, and no tensor was checked. Reads no device memory. Errors: INVALID_ARGUMENT. */
 smelt_status smelt__sparse_attn_check_forward(struct smelt__call *call,
                                               const struct smelt__sparse_attn_call *fields,
                                               int buckets, int64_t *queries);

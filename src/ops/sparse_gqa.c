@@ -261,7 +261,7 @@ static smelt_status launch(struct smelt__call *call) {
     SMELT__TRY(smelt__sparse_attn_check_call(&fields));
     const int64_t queries = smelt__sparse_attn_count_queries(&fields);
     if (queries == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(place(call, &forward));
     SMELT__TRY(smelt__call_check(call, forward.gqa.bytes, NULL, 0));
     SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));

@@ -79,8 +79,8 @@ smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arr
 /* The number of tiles of the indexed entries, for one group. */
 int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa);
 
-/* Launches the passes count, scan and fill of sparse_gqa_lists, from kernel number `first` on, on the entries of the index.
- * Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
+/* Launches the passes count, scan and fill of sparse_gqa_lists on the entries of the index; `first` is the kernel
+ * number of count. Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
 smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first);
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
@@ -108,8 +108,8 @@ smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name
 smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
                                    void *user);
 
-/* Launches kernel number `number` for `items` items, with so few thread blocks that free_multiprocessors
- * stay free; the second function, for kernels that need a thread block for each item, uses all. Errors:
+/* Launches kernel number `number` for `items` items, on all multiprocessors but free_multiprocessors;
+ * the second function, for kernels that need a thread block for each item, uses all multiprocessors. Errors:
  * DRIVER. */
 static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int number,
                                              int64_t items, const void *params) {

@@ -288,7 +288,7 @@ static smelt_status launch_ranges(const struct backward *backward,
     return SMELT_OK;
 }
 
-/* Computes the grains of dk's and dv's rows, from bounds that take the place of the sums. */
+/* Computes the grains of dk's and dv's rows from their bounds, which until then lie in the memory of the sums. */
 static smelt_status launch_grains(const struct backward *backward,
                                   struct sparse_gqa_bwd_params params) {
     const struct indexer_bwd_bins_params bins = {

@@ -115,7 +115,7 @@ void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_lau
     gqa->chunk = chunks > 0 ? smelt__divide_up(gqa->queries, chunks) : 0;
 }
 
-/* The map of a bf16 tensor [batches, rows, heads, columns], with boxes of so many heads and rows. */
+/* The map of a bf16 tensor [batches, rows, heads, columns], with boxes of this many heads and rows. */
 static smelt_status make_map(const struct smelt__gqa *gqa, const char *name,
                              const smelt_const_tensor *tensor, int64_t rows, int heads, int columns,
                              int box_heads, int box_rows, struct tensor_map *map) {

@@ -51,7 +51,7 @@ static smelt_status launch(struct smelt__call *call) {
     const struct topk_select *made = (const struct topk_select *)call->op;
     const smelt_topk_select_args *args = call->args;
     if (args->tokens == 0)
-        return SMELT_OK; /* of an empty call no tensor is looked at */
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(check(call));
     const struct topk_select_rows_params params = {
         .logits = args->logits.data,

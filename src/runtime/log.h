@@ -22,8 +22,8 @@ __attribute__((cold, format(printf, 2, 3))) smelt_status smelt__fail(smelt_statu
 /* smelt__fail with INVALID_ARGUMENT for the argument `name`, which must not be NULL. */
 __attribute__((cold)) smelt_status smelt__fail_null(const char *name);
 
-/* Returns the status of a call that fails from the function around it, which holds nothing that it would
- * have to release. */
+/* If the call fails, the enclosing function returns its status. For functions that hold nothing to release
+ * at that point. */
 #define SMELT__TRY(call)                                                                           \
     do {                                                                                           \
         const smelt_status failed_ = (call);                                                       \

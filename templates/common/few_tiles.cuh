@@ -23,8 +23,8 @@
  * one:
  *   ITEM_HEADS            heads of an item; BLOCK_HEADS are computed
  *   QUERY_TILES           tiles of 64 columns that the item's heads have in QUERY
- *   has_query_chunk       whether a head has 16 bytes of a number of these; else zeros
- *   query_chunk           their address
+ *   has_query_chunk       whether a head has the 16 bytes with this number; else zeros are stored
+ *   query_chunk           the address of these 16 bytes
  *   LEADING_COLUMN        the tile of them that the first leading tile is multiplied by; value tiles,
  *                         where scores need them, begin with tile 0
  * and behind this one:

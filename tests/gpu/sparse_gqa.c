@@ -178,7 +178,7 @@ static void no_rows(struct workload *work, char *message, size_t size) {
     }
 }
 
-/* Of a row's columns: the exponent of the largest power of two of which all are multiples. */
+/* The exponent of the largest power of two that divides all columns of a row. */
 static int unit_exponent(const float *row, int columns) {
     int exponent = INT_MAX;
     for (int i = 0; i < columns; i++) {
@@ -236,7 +236,7 @@ static void run_special(struct suite *suite) {
         {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=64,sink=1,unite=1",
          {.tokens = 4, .rows = 150, .lists = SMELT__LISTS_FULL},
          no_rows},
-        /* Of an empty query list no entry is read, and no query. */
+        /* With an empty query list no entry of it is read, nor any query. */
         {"sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=3,granularity=16,deterministic=1,"
          "passes=backward",
          {.tokens = 4,

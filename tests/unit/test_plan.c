@@ -262,7 +262,8 @@ TEST(refusals) {
         {FWD64 ",pv_overlap=26,gather_registers=32", "sm_90a",
          "pv_overlap=26 is not legal with variant=sm90 and heads as rows; the nearest "
          "legal one is 23 of 0..23"},
-        {FWD64 ",gather_registers=64", "sm_90a", "the nearest legal one is 48 of 24..48 by eights"},
+        {FWD64 ",gather_registers=64", "sm_90a",
+         "the nearest legal one is 48, from multiples of 8 in 24..48"},
         {FWD64 ",output_registers=168,gather_registers=40", "sm_90a",
          "the nearest legal one is 32 of 24..32"},
         {FWD64 ",stages=3,gather_registers=32", "sm_90a",
@@ -272,14 +273,14 @@ TEST(refusals) {
         {FWD8 ",variant=mma,part_tiles=2", "sm_90a",
          "part_tiles is a knob of variant=sm90; variant=mma has no such knob"},
         {"sparse_attn_fwd:heads=30,dqk=576,dv=512,topk=2048,variant=sm90,stages=3", "sm_90a",
-         "stages=3 with 32 heads (in eights) and dqk=576 needs more than the 227 KB of shared "
+         "stages=3 with 32 heads (rounded up) and dqk=576 needs more than the 227 KB of shared "
          "memory; legal: "
          "2..2, or auto, the 18 tiles"},
         {"sparse_attn_fwd:heads=8,dqk=512,dv=512,topk=2048,variant=sm90,stages=4", "sm_90a",
          "legal: 2..3, or auto, the 25 tiles"},
         {FWD8 ",variant=sm90,block_keys=32", "sm_90a",
          "block_keys=32 is not legal with variant=sm90, which has 64"},
-        {FWD8 ",gather_registers=24", "sm_90a", "legal: 64..88 by eights"},
+        {FWD8 ",gather_registers=24", "sm_90a", "legal: multiples of 8 in 64..88"},
         {FWD64 ",racecheck=1", "sm_90", "runs on sm_90a only"},
         {FWD8 ",variant=mma,racecheck=1", "sm_90a",
          "racecheck is a knob of variant=sm90; variant=mma has no such knob"},

@@ -27,8 +27,8 @@ static const char *const templates[] = {
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED(
          "pass", "reach, bounds: the most that queries, then keys, add up to; grains: the powers "
-                 "of two; totals: sums of several parts of the queries, added up; bins: "
-                 "sparse_gqa's powers of two"),
+                 "of two; totals: sums of several parts of the queries, added up; bins: the "
+                 "powers of two of sparse_gqa"),
      SMELT__NAMES_5(reach, bounds, grains, totals, bins)},
 };
 

@@ -10,7 +10,7 @@ enum smelt__indexer_bwd_grains_pass {
     SMELT__GRAINS_REACH,
     SMELT__GRAINS_BOUNDS,
     SMELT__GRAINS_GRAINS,
-    SMELT__GRAINS_TOTALS, /* behind the main kernel, where it is launched several times */
+    SMELT__GRAINS_TOTALS, /* after the main kernel, where that is launched several times */
     SMELT__GRAINS_PASSES,
-    SMELT__GRAINS_BINS = SMELT__GRAINS_PASSES /* of sparse_gqa */
+    SMELT__GRAINS_BINS = SMELT__GRAINS_PASSES /* only in sparse_gqa */
 };

@@ -126,8 +126,8 @@ static int refuse(const struct smelt__spec *spec, struct smelt__message *message
         block_max >= LEAST_BLOCK)
         return 0;
     return smelt__spec_refuse(spec, message,
-                              "variant sm90_heads has one head a group, 1, 2, 4, 8, 16, 32 or 64 "
-                              "of them, and block_max of %d at least; variant=mma has all",
+                              "variant sm90_heads needs groups of one head, 1, 2, 4, 8, 16, 32 or "
+                              "64 heads, and block_max of at least %d; variant=mma has all",
                               LEAST_BLOCK);
 }
 

@@ -69,8 +69,8 @@ static int check_room(const struct smelt__spec *spec, const struct smelt__arch *
     if (threads * blocks <= arch->threads_per_multiprocessor && registers >= least)
         return 0;
     return smelt__spec_refuse(spec, message,
-                              "blocks=%d of %d threads: %s has room for %d threads, and leaves "
-                              "each %d registers where %d are needed",
+                              "blocks=%d of %d threads: a multiprocessor of %s has room for %d "
+                              "threads, and each would have %d registers; %d are needed",
                               blocks, threads, arch->name, arch->threads_per_multiprocessor,
                               registers, least);
 }

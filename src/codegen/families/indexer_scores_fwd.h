@@ -6,7 +6,7 @@
 extern const struct smelt__kernel_family smelt__indexer_scores_fwd;
 
 /* Sets the kernel's name and adds what every variant has: HEADS, DIM, and BLOCK_HEADS, which are
- * the heads in eights. plan->variant is set. Returns BLOCK_HEADS. */
+ * the heads of each group rounded up to a multiple of 8. plan->variant is set. Returns BLOCK_HEADS. */
 int smelt__indexer_scores_fwd_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. An item is a query. */

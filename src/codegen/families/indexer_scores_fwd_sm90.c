@@ -19,7 +19,7 @@ enum {
     QUERIES = 2,        /* in shared memory */
     PART_KEYS = 64,     /* wgmma's rows */
     WARP_SLOTS = 16,    /* of these, computed by one warp */
-    MOST_COLUMNS = 128, /* of a product: heads, each group's in eights */
+    MOST_COLUMNS = 128, /* of a product: heads, each group's rounded up to a multiple of 8 */
     ROW = 128,          /* bytes of a tile's row */
     ALIGNMENT = 1024,   /* bytes: the swizzle repeats every 1024 */
     WORD = 16,          /* bytes: what a block is, for each of its parts */
@@ -68,13 +68,13 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
     }
     if (choice->stages < LEAST_STAGES)
         return smelt__spec_refuse(spec, message,
-                                  "warpgroups=%d and block_keys=%d with %d heads (in eights) need "
-                                  "more than the %d KB of shared memory; take fewer of either",
+                                  "warpgroups=%d and block_keys=%d with %d heads (rounded up) need "
+                                  "more than the %d KB of shared memory; use fewer of either",
                                   choice->groups, choice->block_keys, choice->block_heads,
                                   SHARED_LIMIT / 1024);
     if (knob > choice->stages)
         return smelt__spec_refuse(spec, message,
-                                  "stages=%d with %d heads (in eights) and warpgroups=%d needs "
+                                  "stages=%d with %d heads (rounded up) and warpgroups=%d needs "
                                   "more than the %d KB of shared memory; legal: %d..%d",
                                   knob, choice->block_heads, choice->groups, SHARED_LIMIT / 1024,
                                   LEAST_STAGES, choice->stages);
@@ -96,8 +96,8 @@ static int refuse_heads(const struct smelt__spec *spec, const struct choice *cho
     if (choice->block_heads <= MOST_COLUMNS)
         return 0;
     return smelt__spec_refuse(spec, message,
-                              "groups=%d of heads, each in eights, make %d columns of a product; "
-                              "legal: %d at most, with fewer groups",
+                              "groups=%d of heads, each rounded up to a multiple of 8, make %d "
+                              "columns of a product; legal: at most %d, with fewer groups",
                               (int)smelt__spec_get(spec, "groups"), choice->block_heads,
                               MOST_COLUMNS);
 }

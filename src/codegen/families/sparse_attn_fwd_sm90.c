@@ -99,8 +99,9 @@ static int refuse_value(const struct smelt__spec *spec, const char *name, int va
     nearest = nearest < least ? least : nearest > most ? most : nearest;
     return smelt__spec_refuse(spec, message,
                               "%s=%d is not legal with variant=sm90 and heads as rows; the nearest "
-                              "legal one is %d of %d..%d%s",
-                              name, value, nearest, least, most, unit > 1 ? " by eights" : "");
+                              "legal one is %d, from %s%d..%d",
+                              name, value, nearest, unit > 1 ? "multiples of 8 in " : "", least,
+                              most);
 }
 
 static int refuse_choice(const struct smelt__spec *spec, const struct choice *choice,
@@ -181,8 +182,8 @@ static int choose_stages(const struct smelt__spec *spec, struct choice *choice,
     }
     return smelt__spec_refuse(spec, message,
                               "stages=%d and %d registers for the scores, which leave %d k-steps "
-                              "of Q to shared memory, need %.1f KB of it, and there are %d; fewer "
-                              "stages or fewer output_registers or gather_registers do",
+                              "of Q to shared memory, need %.1f KB of it, and there are %d; use "
+                              "fewer stages, output_registers or gather_registers",
                               choice->stages, choice->scores_registers,
                               choice->dqk / 16 - choice->register_steps,
                               plan->shared_bytes / 1024.0, SHARED_LIMIT / 1024);

@@ -170,7 +170,7 @@ static int choose_knobs(const struct smelt__spec *spec, struct choice *choice,
     if (gather < LEAST_GATHER || gather > MOST_GATHER || gather % REGISTER_UNIT != 0)
         return smelt__spec_refuse(spec, message,
                                   "gather_registers=%d is not legal with variant=sm90 and keys as "
-                                  "rows; legal: %d..%d by eights",
+                                  "rows; legal: multiples of 8 in %d..%d",
                                   gather, LEAST_GATHER, MOST_GATHER);
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles",
                                           choice->heads <= 16 ? PART_TILES_16_HEADS : PART_TILES);
@@ -194,7 +194,7 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
     const int stages = smelt__spec_knob(spec, "stages", 0);
     if (stages > most_stages)
         return smelt__spec_refuse(spec, message,
-                                  "stages=%d with %d heads (in eights) and dqk=%d needs more than "
+                                  "stages=%d with %d heads (rounded up) and dqk=%d needs more than "
                                   "the %d KB of shared memory; legal: %d..%d, or auto, the %d "
                                   "tiles of 64 columns that fit, %d of them a stage",
                                   stages, choice->heads, choice->tiles * TILE_COLUMNS,
@@ -343,7 +343,7 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
     plan->template_name = "sparse_gqa_bwd.sm90.cu";
     finish_gqa(spec, arch, &choice, plan);
     smelt__plan_add(plan, "SUMS", (int)sums, SMELT__FROM_SPEC,
-                    "of dk and dv: 0 in any order, 1 of bounds, 2 exact");
+                    "dk and dv: 0 added in any order, 1 only bounds of the sums, 2 exact sums");
     launch->exact = sums == SMELT__GQA_SUMS_EXACT;
     if (sums != SMELT__GQA_SUMS_ANY) {
         char *const name = plan->kernel_name + strlen(plan->kernel_name);

@@ -37,8 +37,9 @@ const struct smelt__kernel_family smelt__sparse_gqa_fwd = {
 
 static const struct smelt__key bwd_keys[] = {
     SMELT__GQA_KEY_SHAPE,
-    {SMELT__OPTIONAL("sums", "of dk and dv, variant sm90: in any order; bounds: of their addends; "
-                             "exact: in any order, but without rounding"),
+    {SMELT__OPTIONAL("sums",
+                     "additions to dk and dv, variant sm90. any: in any order; bounds: only bounds "
+                     "of the sums; exact: addends rounded so that no sum depends on the order"),
      SMELT__NAMES_3(any, bounds, exact)},
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
     SMELT__GQA_KNOBS_MMA,
@@ -121,7 +122,7 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
                                    SMELT__BWD_LISTS_GROUP, SMELT__FORWARD);
     }
     if (unites_blocks) {
-        smelt__spec_set(&blocks, "unite", 0); /* of the pass itself it is no property */
+        smelt__spec_set(&blocks, "unite", 0); /* the pass `unite` does not depend on it */
         smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_lists,
                                    SMELT__GQA_LISTS_UNITE, SMELT__FORWARD);
         smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__sparse_gqa_united, 0,
@@ -131,9 +132,9 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
     smelt__expansion_condition(expansion, others, others - 1, "sm90");
 }
 
-/* Whether the deterministic mode adds dk and dv by query, exactly, after a first run that bounds the sums. It adds
- * to an entry's rows, whereas by key a KV head's heads are read for each entry: an addition to a row takes as
- * long as reading four heads (measured). */
+/* Whether the deterministic mode computes dk and dv by query, with exact sums, after a first run that bounds them;
+ * else by key. By query an entry costs an addition to each of its rows; by key it costs a read of each head of the
+ * KV head. An addition takes as long as reading four heads (measured). */
 static int is_exact(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "deterministic") &&
            smelt__spec_get(spec, "heads") >=
@@ -142,7 +143,7 @@ static int is_exact(const struct smelt__spec *spec) {
 
 /* The order is enum smelt__sparse_gqa_backward_kernel's. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    struct smelt__spec plain = *spec; /* it unites no lists */
+    struct smelt__spec plain = *spec; /* the backward pass unites no lists */
     smelt__spec_set(&plain, "unite", 0);
     smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_bwd_rows, 0, SMELT__BACKWARD);
     add_passes(&plain, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,

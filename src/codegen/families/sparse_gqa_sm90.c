@@ -321,7 +321,7 @@ static int plan_united(const struct smelt__spec *spec, const struct smelt__arch 
     if (!smelt__sparse_gqa_can_unite(spec))
         return smelt__spec_refuse(spec, message,
                                   "variant sm90 needs granularity 64 or 128, dv + granularity at "
-                                  "most %d, and heads of a KV head that are 1, 2, 4 or 8 eights",
+                                  "most %d, and 8, 16, 32 or 64 heads of a KV head (rounded up)",
                                   MOST_UNITED_VALUES);
     if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
         return -1;

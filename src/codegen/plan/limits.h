@@ -1,6 +1,6 @@
 /*
- * An architecture's limits for a kernel: registers per thread, shared memory per block. And the
- * smallest excess over them in a search over configurations, for the message when none fits.
+ * An architecture's limits for a kernel: registers per thread, shared memory per block. Also
+ * the smallest excess over them in a search over configurations, for the message when none fits.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks);
 int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__message *message);
 
-/* Of each limit: what the configuration needs that exceeds it by least (INT_MAX: none exceeds it), and
+/* For each limit: the need of the configuration that exceeds the limit least (INT_MAX: none exceeds it), and
  * the limit. */
 struct smelt__excess {
     int shared_bytes, shared_limit;

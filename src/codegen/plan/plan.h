@@ -73,7 +73,7 @@ struct smelt__plan {
                          * capacity; NULL: none */
 };
 
-/* Defines a function of a struct's name that returns a plan's launch values as that struct. */
+/* Defines the function `name`, which returns a plan's launch values as a struct `name`. */
 #define SMELT__PLAN_LAUNCH(name)                                                                   \
     static inline const struct name *name(const struct smelt__plan *plan) {                        \
         _Static_assert(sizeof(struct name) <= sizeof plan->launch, "room");                        \

@@ -235,8 +235,8 @@ int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
         unsigned char byte = (unsigned char)text[i];
         if (byte <= ' ' || byte >= 0x7f)
             return smelt__message_set(message,
-                                      "spec has byte 0x%02x at position %zu: no blanks, letters, "
-                                      "digits and _ : = , . / alone",
+                                      "spec has byte 0x%02x at position %zu; legal: letters, "
+                                      "digits and _ : = , . /, no blanks",
                                       byte, i + 1);
     }
     memcpy(copy, text, length + 1);

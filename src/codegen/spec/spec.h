@@ -127,7 +127,7 @@ int smelt__spec_copy_text(const char *text, char copy[SMELT__SPEC_TEXT],
  * then runs the schema's check. */
 int smelt__spec_check(const struct smelt__spec *spec, struct smelt__message *message);
 
-/* For checks and plan functions: sets the message to "FAMILY: " and this text; returns -1. */
+/* For checks and plan functions: sets the message to "NAME: " and this text, NAME being the family's. Returns -1. */
 __attribute__((format(printf, 3, 4))) int smelt__spec_refuse(const struct smelt__spec *spec,
                                                              struct smelt__message *message,
                                                              const char *format, ...);

@@ -57,8 +57,8 @@ static const char *const link_options[] = {
 enum { LINK_OPTIONS = sizeof link_options / sizeof *link_options };
 /* Options of one compiler; the first list that it accepts is used.
  *
- * Both: an array keeps its memory after its scope has ended, since a wgmma under way may still read
- * registers that it stands for.
+ * Both: the memory of an array is not reused after its scope has ended: the array stands for registers, which
+ * a wgmma in flight may still read.
  *
  * gcc: passes that are slow and do little for code whose every access is a call are disabled: compile
  * time falls to three fifths and the object is as fast. */
