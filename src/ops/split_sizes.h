@@ -1,9 +1,9 @@
 /*
  * Sizes of the chunks, rounds and parts that calls are split into, and thresholds for splitting.
  * They have a header of their own so that tests/emu can build the library with small values
- * (tests/emu/small_splits/ops/split_sizes.h); problems small enough for the emulator then take every path. Results
- * may depend on these values only where docs/operators.md says so: in the order of a deterministic
- * sum.
+ * (tests/emu/small_splits/ops/split_sizes.h); problems small enough for the emulator then take every
+ * path. Results may depend on these values only where docs/operators.md says so: in the order of a
+ * deterministic sum.
  */
 #pragma once
 

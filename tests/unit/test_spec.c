@@ -189,7 +189,7 @@ static const struct {
     {" sparse_attn:" GOOD, "byte 0x20 at position 1", NULL},
     {"sparse_attn:heads= 64", "byte 0x20 at position 19", NULL},
     {"sparse_attn:" GOOD "\n", "byte 0x0a", NULL},
-    {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", "letters, digits and _ : = , . / alone"},
+    {"sparse_attn:heads=\xc3\xa9", "byte 0xc3", "letters, digits and _ : = , . /, no blanks"},
 };
 
 TEST(bad_input) {

@@ -7,7 +7,7 @@ extern int smelt__split_list_step;
 #define SMELT__SPLIT_LIST_STEP smelt__split_list_step
 
 enum {
-    SMELT__SPLIT_WAVE = 25, /* a group, and the multiprocessors that sums beside want (24) */
+    SMELT__SPLIT_WAVE = 25, /* a group, and the 24 multiprocessors for sums that overlap it */
     SMELT__SPLIT_FEWEST_CHUNKS = 6,
     SMELT__SPLIT_FEWEST_ROWS = 0,
     SMELT__SPLIT_PARTIALS = 1 << 18,
