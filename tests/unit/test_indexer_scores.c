@@ -57,7 +57,7 @@ TEST(refusals) {
          "variant sm90 has no dim=32; variant=mma has it"},
         {"indexer_scores_fwd:heads=4,dim=128,granularity=128,block_max=128,block_keys=64", "sm_90a",
          "block_keys=64 is below block_max=128; legal: 128"},
-        {"indexer_scores_fwd:heads=64,dim=128,warpgroups=4,block_keys=128", "sm_90a", "take fewer"},
+        {"indexer_scores_fwd:heads=64,dim=128,warpgroups=4,block_keys=128", "sm_90a", "use fewer"},
         {"indexer_scores_fwd:heads=8,dim=64,variant=sm90", "sm_80", "use variant=mma"},
     };
     check_plans(cases, sizeof cases / sizeof *cases);

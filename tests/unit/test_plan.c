@@ -267,7 +267,7 @@ TEST(refusals) {
         {FWD64 ",output_registers=168,gather_registers=40", "sm_90a",
          "the nearest legal one is 32, from multiples of 8 in 24..32"},
         {FWD64 ",stages=3,gather_registers=32", "sm_90a",
-         "fewer stages or fewer output_registers or gather_registers do"},
+         "use fewer stages, output_registers or gather_registers"},
         {FWD8 ",pv_overlap=3", "sm_90a", "pv_overlap is a knob of orientation=heads"},
         {FWD64 ",part_tiles=2", "sm_90a", "part_tiles is a knob of orientation=keys"},
         {FWD8 ",variant=mma,part_tiles=2", "sm_90a",
