@@ -28,8 +28,8 @@
  *   dV = P^T dO, dK = dS^T Q  in chunks of 32 columns, P^T and dS^T as A from registers; each chunk is
  *                             added to global memory while the next one is computed
  *
- * The additions bind (common/row_sums.cuh), by far: products and gather hide behind those of the other
- * warpgroup's block.
+ * The additions (common/row_sums.cuh) are by far the bottleneck: the products and the gather of one
+ * warpgroup's block overlap the additions of the other's.
  *
  * Padded heads have a base of +inf, so that their P and dS are 0; so are those of keys past the list's
  * end, for which zeros are added to the row of the block's first key. A block without keys adds

@@ -53,8 +53,8 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
         NUMBER_OPTION(tp, 0, INT32_MIN, INT32_MAX,
                       "number of tensor-parallel ranks, by which a preset's heads are divided"),
     [TOOL_PASSES] = {"passes", 0, "SET",
-                     "passes to use; default: a preset's all, a spec's own. Only `show` and `emit` "
-                     "can replace a spec's own.",
+                     "passes to use; default: all of a preset, those of a spec. Only `show` and "
+                     "`emit` can replace those of a spec.",
                      NAME, FIELD(passes), 0, 0, pass_sets},
     [TOOL_MANIFEST] = {"manifest", 0, "FILE", "JSON file of specs, presets and architectures", NAME,
                        FIELD(manifest), 0, 0, NULL},
@@ -91,7 +91,7 @@ static const struct option_description descriptions[TOOL_OPTION_COUNT] = {
     [TOOL_REPEAT] = NUMBER_OPTION(
         repeat, 0, 1, 100000, "timed launches of each shape, or of `tune`'s finalists; default 30"),
     [TOOL_MAX_SIZE] = {"max-size", 0, "SIZE",
-                       "prune: bytes to keep, or a number with K, M or G; default: the cap", NAME,
+                       "prune: bytes to keep, optionally with K, M or G; default: the cap", NAME,
                        FIELD(max_size), 0, 0, NULL},
     [TOOL_OLDER_THAN] =
         {"older-than", 0, "AGE",

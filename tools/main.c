@@ -91,9 +91,9 @@ static const struct tool_verb verbs[] = {
      (const char *const[]){
          "Finds the fastest knobs of every kernel that the specs need, on the GPU. The autotuning "
          "candidates are different plans, at most `--limit`, those nearest to the rule's plan "
-         "first. For a knob with many legal values only some are candidates, and for compact, "
-         "whose best value depends on the data, only if `--knobs` names it. Knobs that a spec sets "
-         "are not varied.",
+         "first. A knob with many legal values is varied over some of them. The knob compact, "
+         "whose best value depends on the data, is varied only if `--knobs` names it. Knobs that a "
+         "spec sets are not varied.",
          "All candidates are compiled in parallel and compared with the reference on a small "
          "problem, with full lists and with damaged ones. Then they are timed alternately, on the "
          "shape of `--queries`, `--rows`, `--lists` and similar options, with the defaults of "
@@ -104,8 +104,7 @@ static const struct tool_verb verbs[] = {
          "into the tuning file. Otherwise an earlier entry, which is also a candidate, is removed. "
          "Exit status 1 if a candidate did not compile or gave wrong results; the others are still "
          "tuned.",
-         "With `--dry-run` the candidates are listed, for `--arch` if need be without a GPU.",
-         NULL},
+         "With `--dry-run` the candidates are only listed; with `--arch` this needs no GPU.", NULL},
      TOOL_TARGETS | OPTION(ARCH) | OPTION(DEVICE) | OPTION(JOBS) | OPTION(PROBLEM) |
          OPTION(REPEAT) | OPTION(KNOBS) | OPTION(LIMIT) | OPTION(DRY_RUN) | TOOL_COMMON,
      tool_run_tune},
@@ -115,7 +114,7 @@ static const struct tool_verb verbs[] = {
          "Its smelt contexts must be of kind SMELT_CONTEXT_DEVICE, on a device for sm_90a, and its "
          "device memory comes from smelt (smelt/device.h); it cannot call CUDA itself. Kernels for "
          "the emulator are kept in the cache, apart from those for GPUs. A race, a bad address or "
-         "a deadlock in a kernel is a failure of the call. The exit status is the program's.",
+         "a deadlock in a kernel makes the call fail. The exit status is the program's.",
          NULL},
      TOOL_COMMON, tool_run_emulate},
     {"cache", "stat|verify [PATH]|prune|clear|export FILE|import FILE",

@@ -53,7 +53,7 @@ enum {
      * row is faster even if there are few rows. */
     SMELT__SPLIT_TOPK_COLUMNS = 32768,
     SMELT__SPLIT_TOPK_LEAST_PART = 4096,
-    /* Rows of at most so many elements, counted from a 16-byte boundary, may have one warp each: what
+    /* Rows of at most this many elements, counted from a 16-byte boundary, may have one warp each: what
      * the kernel's registers hold. */
     SMELT__SPLIT_TOPK_WARP_COLUMNS = 1024,
 

@@ -25,9 +25,9 @@
  *   QUERY_TILES           tiles of 64 columns that the item's heads have in QUERY
  *   has_query_chunk       whether a head has the 16 bytes with this number; else zeros are stored
  *   query_chunk           the address of these 16 bytes
- *   LEADING_COLUMN        the tile of them that the first leading tile is multiplied by; value tiles,
+ *   LEADING_COLUMN        the tile of QUERY by which the first leading tile is multiplied; value tiles,
  *                         where scores need them, begin with tile 0
- * and behind this one:
+ * and in the file that it uses after this one:
  *   run_math              the work of math warpgroup `group`
  */
 

@@ -114,7 +114,7 @@ document() {
 finish() {
     sed -n '/^# JSON/,/^# Exit/p' "$(dirname "$0")/../../tools/smelt.1.md" >"$work/manual"
     for key in $(sort -u "$work/keys" 2>/dev/null); do
-        grep -qw -- "$key" "$work/manual" || failed "smelt.1.md documents the member $key" 'not in JSON'
+        grep -qw -- "$key" "$work/manual" || failed "smelt.1.md documents the member $key" 'not in its section JSON'
     done
     echo "1..$number"
     exit $((failures > 0))
