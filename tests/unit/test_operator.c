@@ -213,6 +213,8 @@ TEST(kernels_of_an_architecture) {
         {GQA "64,unite=1", "sm_90a",
          "sparse_gqa_fwd" INDEX " sparse_gqa_merge sparse_gqa_lists sparse_gqa_united"},
         {GQA "64,unite=1", "sm_100a", "sparse_gqa_fwd"},
+        {"sparse_gqa:heads=34,kv_heads=2,dqk=128,dv=128,topk=16,granularity=64,unite=1", "sm_90a",
+         "sparse_gqa_fwd" INDEX " sparse_gqa_merge"},
         {GQA "4,unite=1", "sm_90a", "sparse_gqa_fwd sparse_attn_bwd_lists"},
         {GQA "4,unite=1", "sm_80", "sparse_gqa_fwd"},
         {GQA "128,passes=backward", "sm_90a", BACKWARD("sparse_gqa_sums sparse_gqa_sums")},

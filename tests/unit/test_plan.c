@@ -290,6 +290,8 @@ TEST(refusals) {
          "variant=sm90 runs on sm_90a only; use variant=mma on sm_80"},
         {"sparse_gqa_united:heads=8,kv_heads=1,dqk=64,dv=64,granularity=64", "sm_80",
          "sparse_gqa_united runs on sm_90a only, not on sm_80"}, /* it has no variant mma */
+        {"sparse_gqa_united:heads=17,kv_heads=1,dqk=64,dv=64,granularity=64", "sm_90a",
+         "at most 16 heads of a KV head"},
         {FWD64 ",variant=sm90,block_keys=32", "sm_90a",
          "block_keys=32 is not legal with variant=sm90, which has 64"},
         {FWD64 ",variant=sm90,compact=0", "sm_90a", "compact=0 is not legal"},

@@ -40,6 +40,9 @@ enum {
     /* United. */
     UNITED_CONSUMERS = 2,
     MOST_UNITED_VALUES = 256, /* scores and outputs of a row in the registers of its warpgroup */
+    /* With more, a part has two queries at most, and computes a block for at most two pairs: uniting would be
+     * slower (MOST_TILE_COST in ops/sparse_gqa_index.c). */
+    MOST_UNITED_UNITS = 2,
 };
 
 /* Registers of a thread that computes, and of one that copies. */
@@ -273,7 +276,7 @@ static const struct smelt__key united_keys[] = {
 
 int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
     return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
-           TILE_UNITS % smelt__sparse_gqa_units(spec) == 0 &&
+           smelt__sparse_gqa_units(spec) <= MOST_UNITED_UNITS &&
            smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
 }
 
@@ -321,8 +324,8 @@ static int plan_united(const struct smelt__spec *spec, const struct smelt__arch 
     if (!smelt__sparse_gqa_can_unite(spec))
         return smelt__spec_refuse(spec, message,
                                   "variant sm90 needs granularity 64 or 128, dv + granularity at "
-                                  "most %d, and 8, 16, 32 or 64 heads of a KV head (rounded up)",
-                                  MOST_UNITED_VALUES);
+                                  "most %d, and at most %d heads of a KV head",
+                                  MOST_UNITED_VALUES, MOST_UNITED_UNITS * UNIT);
     if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
         return -1;
     const struct smelt__plan_row constants[] = {
