@@ -103,12 +103,15 @@ def one_masked(indices: Tensor) -> Tensor:
 
 
 def shapes(**named: tuple) -> None:
-    """For drop-ins, which reshape before they call: (a tensor or None, a letter for each of its dimensions, the same in
-    all tensors of a call, "1" for 1; True where it must be int32)."""
+    """For drop-ins, which reshape before they call: (a tensor, a letter for each of its dimensions, the same in all
+    tensors of a call, "1" for 1, and "?" behind them if it may be None; True where it must be int32)."""
     extents: dict = {}
     for name, (tensor, letters, *whole_numbers) in named.items():
-        if tensor is None:
+        if tensor is None and letters.endswith("?"):
             continue
+        letters = letters.rstrip("?")
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"smelt: {name} must be a torch.Tensor, not {type(tensor).__name__}")
         if whole_numbers and tensor.dtype is not int32:
             raise TypeError(f"smelt: {name} must be torch.int32, not {tensor.dtype}")
         if tensor.dim() != len(letters):

@@ -166,6 +166,13 @@ def test_signatures(name):
     assert all(each.default is not kinds.empty for each in beyond)
 
 
+# The tensors with a number for each query and head, which these read a batch or a document at a time.
+PER_HEAD = [
+    ("indexer_forward_wrapper", "w"),
+    ("dense_indexer_score_recompute_wrapper", "weights"),
+    ("dense_attn_score_recompute_wrapper", "lse"),
+    ("dense_indexer_backward_wrapper", "weights"),
+]
 # A case of the table, changed arguments, and the error's text. The table's `changes` have other refusals.
 REFUSED = [
     ("flash_mla.flash_mla_sparse_fwd", {"kv": KV.unsqueeze(1).expand(-1, 2, -1)}, "one KV head"),
@@ -183,6 +190,22 @@ REFUSED = [
     ("cudnn.indexer_top_k_wrapper", {"next_n": 3}, "sequences of 3"),
     ("deep_gemm.fp8_mqa_logits", {"logits_dtype": torch.float16}, "logits_dtype"),
     ("deep_gemm.fp8_fp4_mqa_logits", {"q": (E4M3_Q, IW[0])}, "fp4"),
+    ("deep_gemm.fp8_mqa_logits", {"max_seqlen_k": -1}, "max_seqlen_k must not be negative"),
+    ("deep_gemm.fp8_mqa_logits", {"weights": None}, "weights must be a torch.Tensor"),
+    ("deep_gemm.fp8_mqa_logits", {"weights": IW[0].repeat(2, 1)}, "of weights .T. is 8, but must be 4"),
+    *[("cudnn." + name, {argument: IW.repeat(2, 1, 1)}, f"{argument} must be ") for name, argument in PER_HEAD],
+    ("cudnn.indexer_forward_wrapper", {"ratio": 1.5}, "ratio must be an int"),
+    ("cudnn.indexer_forward_wrapper", {"precision": None}, "bf16 only"),
+    ("cudnn.indexer_forward_wrapper, packed", {"max_seqlen_k": 7.5}, "max_seqlen_k must be an int"),
+    ("cudnn.indexer_forward_top_k_wrapper, packed", {"ratio": 0}, "ratio must be positive"),
+    ("cudnn.indexer_top_k_wrapper", {"input_values": torch.zeros(6, 9, dtype=torch.float64)}, "input_values' type"),
+    ("cudnn.aligned_hca_backward_wrapper", {"attn_sink": [0.0]}, "attn_sink must be a torch.Tensor"),
+    ("cudnn.sparse_attention_backward_wrapper", {"lse": torch.zeros(4, 2).int()}, "lse must be a tensor of a floating"),
+    ("slime.sparse_mla_bwd", {"lse": torch.zeros(4, 2).int()}, "lse must be a tensor of a floating type"),
+    ("miles.sparse_mqa_bwd_interface", {"attn_sink": torch.zeros(1)}, "attn_sink .H. is 1, but must be 2"),
+    ("miles.sparse_mqa_bwd_interface", {"attn_sink": torch.zeros(2).int()}, "attn_sink must be a tensor of a floating"),
+    ("miles.sparse_attn_tilelang_head_chunked", {"max_heads_per_kernel": 1.5}, "max_heads_per_kernel"),
+    ("megatron.sparse_mla_delta", {"o": torch.zeros(2, 4, 2, 128).int()}, "o must be a tensor of a floating type"),
     ("megatron.sparse_mla_bwd", {"o": None}, "o or delta"),
     ("slime.sparse_mla_bwd", {"is_casual": False}, "sparse_mla_bwd supports only is_casual=True"),
 ]

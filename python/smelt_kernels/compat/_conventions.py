@@ -28,13 +28,23 @@ def to_flash_mla(lse: Tensor) -> Tensor:
     return lse.masked_fill(lse == NEVER, float("inf"))
 
 
+def need_floats(**given: Tensor) -> None:
+    """Refuses other types, of which kernels would compute with rounded numbers."""
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+            kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise TypeError(f"smelt: {name} must be a tensor of a floating type, not {kind}")
+
+
 def from_flash_mla(lse: Tensor) -> Tensor:
+    need_floats(lse=lse)
     return lse.masked_fill(lse == float("inf"), NEVER)
 
 
 def lse_of_valid_heads(lse: Tensor) -> Tensor:
     """lse for sums over heads. +inf marks an empty row or a padding head; it becomes a number whose exponential is
     0."""
+    need_floats(lse=lse)
     return lse.clamp(max=1e30)
 
 
@@ -44,6 +54,7 @@ def to_base2(lse: Tensor) -> Tensor:
 
 
 def from_base2(lse: Tensor) -> Tensor:
+    need_floats(lse=lse)
     return lse * LN2
 
 

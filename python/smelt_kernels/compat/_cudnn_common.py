@@ -8,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from .._checks import not_negative, whole
 from ._conventions import bounds, indexer_weights, need_dimensions, slots, without_heads
 
 # The originals clip log-probabilities at -100: the loss term of a key below has no gradient, and the target's sum
@@ -53,8 +54,7 @@ def shifted(lists: Tensor, first: Tensor, rows: Tensor | int) -> Tensor:
 
 def ends(tokens: int, rows: int, offset, ratio: int, device) -> Tensor:
     """The number of keys that each query of a document sees; offset: the first query's, in tokens."""
-    if ratio < 1:
-        raise ValueError(f"smelt: ratio must be positive, not {ratio}")
+    whole(ratio, "ratio")
     end = torch.arange(1, tokens + 1, device=device)
     return ((end + offset) // ratio).clamp(0, rows).int()
 
@@ -99,7 +99,10 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
     cu_seqlens."""
     is_packed = are_packed(cu_seqlens_q, cu_seqlens_k)
     need_dimensions(q=(q, 3 if is_packed else 4))
-    need_dimensions(**{name: (each, q.dim() - 1) for name, each in per_head.items()})
+    for name, each in per_head.items():
+        need_dimensions(**{name: (each, q.dim() - 1)})
+        if each.shape != q.shape[:-1]:
+            raise ValueError(f"smelt: {name} must be {list(q.shape[:-1])}, not {list(each.shape)}")
     keys = without_heads("k", k, 2 if is_packed else 3)
     if is_packed:
         first, mine = (
@@ -107,7 +110,7 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
             for name, each, tensor in (("cu_seqlens_q", cu_seqlens_q, q), ("cu_seqlens_k", cu_seqlens_k, k))
         )
         longest = max((b - a for a, b in zip(mine, mine[1:])), default=0)
-        width = longest if max_seqlen_k is None else max_seqlen_k
+        width = longest if max_seqlen_k is None else not_negative(max_seqlen_k, "max_seqlen_k")
         if width < longest:
             raise ValueError(
                 f"smelt: max_seqlen_k must be {longest} or more, the longest document's number of keys, not {width}"
@@ -124,7 +127,7 @@ def documents(q, k, cu_seqlens_q, cu_seqlens_k, max_seqlen_k, q_causal_offsets, 
 
 def need_bf16(name: str, precision: str, sf_vec_size: int = 32, *scales: Tensor | None) -> None:
     """Refuses other precisions. scales: q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded."""
-    if precision.lower() != "bf16":
+    if str(precision).lower() != "bf16":
         remedy = "indexer_forward_wrapper and smelt.indexer_topk also read e4m3 with a scale per row (fp8)"
         raise NotImplementedError(f"smelt: {name} supports bf16 only: dequantize q and k ({remedy})")
     _no_block_scales(name, "bf16", sf_vec_size, *scales)
@@ -132,7 +135,7 @@ def need_bf16(name: str, precision: str, sf_vec_size: int = 32, *scales: Tensor 
 
 def is_fp8(name: str, precision: str, sf_vec_size: int, q_scale, k_scale, *block_starts: Tensor | None) -> bool:
     """Whether the precision is fp8, with a scale per row. Refuses all others but bf16, and wrong scales."""
-    if precision.lower() != "fp8":
+    if str(precision).lower() != "fp8":
         need_bf16(name, precision, sf_vec_size, q_scale, k_scale, *block_starts)
         return False
     _no_block_scales(name, "fp8", sf_vec_size, None, None, *block_starts)

@@ -137,6 +137,7 @@ def indexer_top_k_wrapper(
     seq_lens: the last row of a group has that length, those before it one less each. Ties go to the lowest index, in
     every run."""
     need_dimensions(input_values=(input_values, 2), seq_lens=(seq_lens, 1))
+    choose(input_values.dtype, "input_values' type", (torch.float32, torch.bfloat16, torch.float16))
     choose(tie_break, "tie_break", (0, 1, 2))
     whole(next_n, "next_n")
     if tie_break == 2:
@@ -219,6 +220,7 @@ def indexer_forward_top_k_wrapper(
     of the caller's is needed, and the host does not wait for cu_seqlens."""
     scales = q_scale, k_scale, cu_seqlens_q_scale_padded, cu_seqlens_k_scale_padded
     need_bf16("indexer_forward_top_k_wrapper", precision, sf_vec_size, *scales)
+    whole(ratio, "ratio")
     is_packed = are_packed(cu_seqlens_q, cu_seqlens_k)
     dimensions = 3 if is_packed else 4
     batch = "" if is_packed else "B"
@@ -298,7 +300,7 @@ def _at_slots(score, named, topk_indices, topk_length, are_global, heads, out, s
     keys = without_heads(k_name, k, 3)
     shapes(
         **{q_name: (q, "BTHD"), k_name: (keys, "BSD"), name: (per_head, "BTH")}, topk_indices=(topk_indices, "BTW"),
-        topk_length=(topk_length, "BT"),
+        topk_length=(topk_length, "BT?"),
     )  # fmt: skip
     check_head_count(heads, q)
     check_outputs(q.device, out=(out, topk_indices.shape, torch.float32))

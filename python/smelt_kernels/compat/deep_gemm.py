@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from .._checks import not_negative, shapes
 from .._indexer import CHUNK_BYTES, indexer_logits
-from ._conventions import indexer_weights, need_dimensions
+from ._conventions import indexer_weights
 
 # smelt's head widths; narrower heads are padded with zeros.
 _WIDTHS = (64, 128)
@@ -50,7 +51,9 @@ def fp8_mqa_logits(
     if logits_dtype not in (torch.float32, torch.bfloat16):
         raise TypeError(f"smelt: logits_dtype must be torch.float32 or bfloat16, not {logits_dtype}")
     k, k_scale = _pair("kv", kv)
-    need_dimensions(q=(q, 3), k=(k, 2), k_scale=(k_scale, 1), weights=(weights, 2))
+    windows = {"cu_seq_len_k_start": (cu_seq_len_k_start, "T"), "cu_seq_len_k_end": (cu_seq_len_k_end, "T")}
+    shapes(q=(q, "THD"), k=(k, "SD"), k_scale=(k_scale, "S"), weights=(weights, "TH"), **windows)
+    not_negative(max_seqlen_k, "max_seqlen_k")
     q, k, weights = _padded_heads(q), _padded_heads(k), indexer_weights(weights)
     if not max_seqlen_k and logits_dtype is torch.float32:
         windows = cu_seq_len_k_start, cu_seq_len_k_end

@@ -18,7 +18,7 @@ from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
 from .._selection import indexer_topk
 from .._sparse_attention import sparse_attention
-from ._conventions import NEVER, bounds, indexer_weights, need_dimensions, slots_in_window, slots
+from ._conventions import NEVER, bounds, indexer_weights, need_dimensions, need_floats, slots_in_window, slots
 from ._mla import attend, gradients
 
 # ---- attention ----------------------------------------------------------------------------------
@@ -51,6 +51,7 @@ def sparse_mla_bwd(
 
 def sparse_mla_delta(o: Tensor, do: Tensor) -> Tensor:
     """The sums of o * do over the values, fp32."""
+    need_floats(o=o, do=do)
     if o.shape != do.shape:
         raise ValueError(f"smelt: o and do differ: {list(o.shape)} and {list(do.shape)}")
     return (o.float() * do.float()).sum(-1)
@@ -128,7 +129,7 @@ def lighting_indexer(
     """(scores [T, topk] fp32, indices [T, topk] int32, -1 in unused slots), by descending score; or the scores of
     topk_indices. Scores are differentiable in index_q, index_k and weights. topk is limited to S."""
     given = {"cu_seqlen_ks": (cu_seqlen_ks, "T"), "cu_seqlen_ke": (cu_seqlen_ke, "T")}
-    given["topk_indices"] = (topk_indices, "TW")
+    given["topk_indices"] = (topk_indices, "TW?")
     shapes(index_q=(index_q, "THD"), index_k=(index_k, "SD"), weights=(weights, "TH"), **given)
     begin, end = bounds("cu_seqlen_ks", cu_seqlen_ks), bounds("cu_seqlen_ke", cu_seqlen_ke)
     topk = min(topk, index_k.shape[0])

@@ -11,10 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .._checks import shapes
+from .._checks import shapes, whole
 from .._indexer import indexer_logits
 from .._sparse_attention import sparse_attention, sparse_attention_backward
-from ._conventions import LOG2E, bounds, from_base2, indexer_weights, need_dimensions, slots, to_base2_with_sink
+from ._conventions import LOG2E, bounds, from_base2, indexer_weights, need_dimensions, need_floats, slots, to_base2_with_sink
 from ._mla import scale_of
 from .slime import indexer_bwd_interface, indexer_fwd_interface, lighting_indexer  # noqa: F401
 
@@ -38,8 +38,9 @@ def sparse_mqa_bwd_interface(
     The kernel gets the denominator with the sink as lse, and no sink: subtracting a dominating sink from the
     denominator would lose all precision. The sink's gradient is a sum over queries.
     """
-    need_dimensions(q=(q, 4), kv=(kv, 3), topk_idxs=(topk_idxs, 3), lse=(lse, 3))
-    need_dimensions(attn_sink=(attn_sink, 1))
+    need_dimensions(kv=(kv, 3), topk_idxs=(topk_idxs, 3))
+    shapes(q=(q, "BTHD"), attn_sink=(attn_sink, "H"), lse=(lse, "BTH"))
+    need_floats(attn_sink=attn_sink)
     dq, dkv, _ = sparse_attention_backward(
         do, q, kv, slots("topk_idxs", topk_idxs), o, from_base2(lse), scale_of(q, sm_scale),
         dkv_dtype=torch.float32 if return_dkv_accum_dtype else None,
@@ -68,8 +69,7 @@ def sparse_attn_tilelang_head_chunked(
     sm_scale: float | None = None, reference_rounding: bool = False,
 ) -> Tensor:  # fmt: skip
     """As sparse_attn_tilelang. All heads run at once; the gradient of kv is summed in fp32."""
-    if max_heads_per_kernel < 1:
-        raise ValueError(f"smelt: max_heads_per_kernel must be positive, not {max_heads_per_kernel}")
+    whole(max_heads_per_kernel, "max_heads_per_kernel")
     return sparse_attn_tilelang(q, kv, attn_sink, topk_idxs, sm_scale)
 
 
@@ -134,7 +134,7 @@ def v4_lighting_indexer(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(scores [B, T, topk] fp32, indices [B, T, topk] int32), scores are differentiable in index_q, index_k and
     weights; topk is limited to S."""
-    given = {"topk_indices": (topk_indices, "BTW")}
+    given = {"topk_indices": (topk_indices, "BTW?")}
     shapes(index_q=(index_q, "TBHD"), index_k=(index_k, "SBD"), weights=(weights, "TBH"), **given)
     rows = index_k.shape[0]
     if (cu_seqlen_ks is None) != (cu_seqlen_ke is None):
