@@ -65,7 +65,7 @@ typedef struct smelt_sparse_gqa_args {
     size_t size;                    /* sizeof, set by SMELT_SPARSE_GQA_ARGS_INIT */
     int64_t batches;                /* B; 0 counts as 1 */
     int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1; 0 queries launch nothing */
-    int64_t rows;                   /* S, 0..2^31 - 1; k and v have the same */
+    int64_t rows;                   /* S, 0..2^31 - 1, of k and v; B * S <= 2^40 */
     int64_t width;                  /* slots of a list, 1..topk */
     float scale;                    /* softmax scale, > 0 and at most 2e38 */
     int free_multiprocessors;       /* left to other streams while it runs; 0: none */
@@ -120,7 +120,7 @@ typedef struct smelt_sparse_gqa_grad_args {
     size_t size;                    /* sizeof, set by SMELT_SPARSE_GQA_GRAD_ARGS_INIT */
     int64_t batches;                /* B; 0 counts as 1 */
     int64_t tokens;                 /* T >= 0; B * T <= 2^31 - 1 */
-    int64_t rows;                   /* S, 0..2^31 - 1; k and v have the same */
+    int64_t rows;                   /* S, 0..2^31 - 1, of k and v; B * S <= 2^40 */
     int64_t width;                  /* slots of a list, 1..topk */
     float scale;                    /* the forward's */
     int free_multiprocessors;       /* that the main kernels leave to other streams; 0: none */

@@ -59,7 +59,7 @@ struct smelt__gqa {
     }
 
 /* Sets the fields that follow from the spec and the extents. INVALID_ARGUMENT for an illegal number of
- * queries. */
+ * queries or rows. */
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa);
 
 /* Places the next array in the workspace. */

@@ -10,6 +10,7 @@
 #include "runtime/tensor_map.h"
 
 enum {
+    MOST_ROW_BITS = 40,       /* of the rows of all batches: no size of the workspace overflows */
     MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000, /* of a list or pair */
     MAP_COLUMNS = 64,
@@ -18,9 +19,19 @@ enum {
     MOST_TILE_COST = 40
 };
 
+static smelt_status check_rows(const struct smelt__sparse_attn_call *fields) {
+    if (fields->batches * fields->rows <= INT64_C(1) << MOST_ROW_BITS)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "batches = %" PRId64 " times rows = %" PRId64
+                       " exceeds 2^%d, the most rows of k; split the call",
+                       fields->batches, fields->rows, MOST_ROW_BITS);
+}
+
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     const struct smelt__spec *spec = &gqa->call->op->spec;
     SMELT__TRY(smelt__sparse_attn_check_queries(&gqa->fields));
+    SMELT__TRY(check_rows(&gqa->fields));
     int count;
     gqa->kernels =
         gqa->call->op->kernels + smelt__operator_pass(gqa->call->op, gqa->call->pass->pass, &count);

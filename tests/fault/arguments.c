@@ -541,6 +541,31 @@ TEST(random_arguments) {
     assert_true(too_long > 10);
 }
 
+/* The sizes of sparse_gqa's workspace grow with the rows of all batches times the KV heads, whose product may
+ * exceed 64 bits. */
+TEST(rows_of_all_batches) {
+    const smelt_context_options options = fakes_options();
+    smelt_sparse_gqa_grad_args args = SMELT_SPARSE_GQA_GRAD_ARGS_INIT;
+    smelt_operator *made;
+    size_t bytes;
+    driver->capability_major = 8;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&made, context,
+                                           "sparse_gqa:heads=1024,kv_heads=1024,dqk=256,dv=256,"
+                                           "topk=4,granularity=1,lists=kv,passes=backward"),
+                     SMELT_OK);
+    args.batches = args.rows = 1 << 20, args.width = 1;
+    assert_int_equal(smelt_sparse_gqa_backward_workspace(made, &args, &bytes), SMELT_OK);
+    assert_true(bytes >> 61 == 1); /* two sums of 2^50 rows of 256 fp32 numbers */
+    for (args.rows++; args.rows > 0; args.rows = args.rows < INT32_MAX ? INT32_MAX : 0) {
+        assert_int_equal(smelt_sparse_gqa_backward_workspace(made, &args, &bytes),
+                         SMELT_ERROR_INVALID_ARGUMENT);
+        assert_non_null(strstr(smelt_last_error(), "batches = 1048576 times rows = "));
+    }
+    smelt_operator_destroy(&made);
+    smelt_context_destroy(&context);
+}
+
 static int begin(void **unused) {
     (void)unused;
     find_subjects();
