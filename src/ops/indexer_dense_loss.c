@@ -470,11 +470,9 @@ static smelt_status launch_chunks(const struct chain *chain) {
     return wants_gradients(args) ? smelt__indexer_bwd_launch_finish(&chain->gradients) : SMELT_OK;
 }
 
-/* What the kernels' tensor maps refuse, before anything is launched. */
-static smelt_status check_maps(const struct chain *chain) {
+/* What the logits' and scores' kernels refuse; without keys they are not launched. */
+static smelt_status check_key_maps(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
-    if (args->tokens == 0 || args->rows == 0)
-        return SMELT_OK;
     const smelt_indexer_logits_args logits = {.tokens = args->tokens,
                                               .rows = pools_of(chain->made, args->rows),
                                               .q = args->index_q,
@@ -482,9 +480,18 @@ static smelt_status check_maps(const struct chain *chain) {
     const struct smelt__dense_operands operands =
         operands_of(chain->made, args->q, args->k, args->tokens, args->rows);
     SMELT__TRY(smelt__indexer_scorer_check(&chain->made->scorer, &logits));
-    if (chain->made->scores.tensor_maps)
-        SMELT__TRY(smelt__dense_maps_check(&operands, "scores.variant=mma"));
-    return wants_gradients(args) ? smelt__indexer_bwd_check(&chain->gradients) : SMELT_OK;
+    return chain->made->scores.tensor_maps
+               ? smelt__dense_maps_check(&operands, "scores.variant=mma")
+               : SMELT_OK;
+}
+
+/* What the kernels' tensor maps refuse, before anything is launched. */
+static smelt_status check_maps(const struct chain *chain) {
+    if (chain->args->tokens == 0)
+        return SMELT_OK;
+    if (chain->args->rows > 0)
+        SMELT__TRY(check_key_maps(chain));
+    return wants_gradients(chain->args) ? smelt__indexer_bwd_check(&chain->gradients) : SMELT_OK;
 }
 
 static smelt_status launch(struct smelt__call *call) {

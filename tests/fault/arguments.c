@@ -566,6 +566,35 @@ TEST(rows_of_all_batches) {
     smelt_context_destroy(&context);
 }
 
+/* Without keys indexer_dense_loss still launches the gradients' main kernel, whose tensor map has a limit. */
+TEST(gradients_without_keys) {
+    const smelt_context_options options = fakes_options();
+    smelt_indexer_dense_loss_args args = SMELT_INDEXER_DENSE_LOSS_ARGS_INIT;
+    smelt_operator *made;
+    driver->capability_major = 9;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&made, context,
+                                           "indexer_dense_loss:heads=64,dqk=576,index_heads=64,"
+                                           "index_dim=128"),
+                     SMELT_OK);
+    args.tokens = 2, args.scale = args.query_weight = 1;
+    const struct smelt__args_table *table = smelt__indexer_dense_loss_type.passes[0].tables;
+    for (int i = 0; i < table->count; i++)
+        if (!table->rows[i].optional && !table->rows[i].key && !table->rows[i].one_of)
+            smelt__tensor_of(&table->rows[i], &args)->data = (void *)((i + 1L) << 44);
+    args.index_dq.data = (void *)(1L << 50), args.index_dweights.data = (void *)(1L << 51);
+    args.index_dk_fp32.data = (void *)(1L << 52);
+    args.index_q.strides[0] = 1L << 39, args.index_q.strides[1] = 128;
+    args.workspace = workspace, args.workspace_bytes = WORKSPACE;
+    driver->chain_length = driver->fills = 0;
+    assert_int_equal(smelt_indexer_dense_loss_forward(made, &args, driver->stream),
+                     SMELT_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(smelt_last_error(), "q.strides[0] = 549755813888 is too large"));
+    assert_int_equal(driver->chain_length + driver->fills, 0);
+    smelt_operator_destroy(&made);
+    smelt_context_destroy(&context);
+}
+
 static int begin(void **unused) {
     (void)unused;
     find_subjects();
