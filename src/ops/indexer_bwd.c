@@ -12,6 +12,7 @@ static void prepare(smelt_operator *op) {
     struct smelt__indexer_bwd *made = (struct smelt__indexer_bwd *)op;
     made->kernels = op->kernels;
     made->context = op->context;
+    made->q_name = "q";
     made->heads = (int)smelt__spec_get(&op->spec, "heads");
     made->dim = (int)smelt__spec_get(&op->spec, "dim");
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");

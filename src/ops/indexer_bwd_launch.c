@@ -185,7 +185,7 @@ static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct 
         .strides = {0, q->strides[1], q->strides[0]},
         .box = {TENSOR_MAP_COLUMNS, indexer->main.block_heads / indexer->main.group_queries, 1},
     };
-    SMELT__TRY(smelt__check_map_strides("q", &box, "main.variant=mma"));
+    SMELT__TRY(smelt__check_map_strides(indexer->q_name, &box, "main.variant=mma"));
     return smelt__tensor_map_make(indexer->context, &box, map);
 }
 

@@ -19,6 +19,7 @@ enum {
 struct smelt__indexer_bwd {
     smelt_operator op;
     const smelt_context *context;
+    const char *q_name;                         /* the operator's name of q, in messages */
     const struct smelt__kernel *const *kernels; /* in the order of enum smelt__indexer_bwd_kernel */
     int heads, dim, deterministic;
     int granularity;  /* rows of an entry of the lists */

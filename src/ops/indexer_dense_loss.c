@@ -71,6 +71,7 @@ static void prepare(smelt_operator *op) {
     made->scorer.q_name = "index_q", made->scorer.k_name = "index_k";
     made->scores = *smelt__dense_scores_launch(&made->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
     indexer->context = op->context;
+    indexer->q_name = made->scorer.q_name;
     /* In the place of the lists' kernel is one that is never launched as such. */
     indexer->kernels = made->kernels + SMELT__INDEXER_DENSE_BACKWARD - SMELT__INDEXER_BWD_REACH;
     indexer->heads = made->shape.index_heads;

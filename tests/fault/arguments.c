@@ -566,6 +566,35 @@ TEST(rows_of_all_batches) {
     smelt_context_destroy(&context);
 }
 
+/* sparse_gqa's deterministic dk and dv are exact sums unless one batch may have more than 65536 queries; else
+ * the workspace also holds the lists of queries by block. */
+TEST(queries_of_exact_sums) {
+    enum { MOST = 65536, WIDTH = 4 };
+    const smelt_context_options options = fakes_options();
+    smelt_sparse_gqa_grad_args args = SMELT_SPARSE_GQA_GRAD_ARGS_INIT;
+    smelt_operator *made;
+    driver->capability_major = 9;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&made, context,
+                                           "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=4,"
+                                           "granularity=1,deterministic=1,passes=backward"),
+                     SMELT_OK);
+    args.batches = 2, args.rows = 8, args.width = WIDTH;
+    for (int listed = 0; listed < 2; listed++) { /* without a list a batch has its tokens */
+        size_t bytes[2];
+        for (int more = 0; more < 2; more++) {
+            args.tokens = MOST + (listed ? 1 : more);
+            args.queries.data = listed ? workspace : NULL;
+            args.query_capacity = listed ? MOST + more : 0;
+            assert_int_equal(smelt_sparse_gqa_backward_workspace(made, &args, &bytes[more]),
+                             SMELT_OK);
+        }
+        assert_true(bytes[1] >= bytes[0] + MOST * WIDTH * sizeof(int));
+    }
+    smelt_operator_destroy(&made);
+    smelt_context_destroy(&context);
+}
+
 /* Without keys indexer_dense_loss still launches the gradients' main kernel, whose tensor map has a limit. */
 TEST(gradients_without_keys) {
     const smelt_context_options options = fakes_options();
@@ -589,7 +618,7 @@ TEST(gradients_without_keys) {
     driver->chain_length = driver->fills = 0;
     assert_int_equal(smelt_indexer_dense_loss_forward(made, &args, driver->stream),
                      SMELT_ERROR_INVALID_ARGUMENT);
-    assert_non_null(strstr(smelt_last_error(), "q.strides[0] = 549755813888 is too large"));
+    assert_non_null(strstr(smelt_last_error(), "index_q.strides[0] = 549755813888 is too large"));
     assert_int_equal(driver->chain_length + driver->fills, 0);
     smelt_operator_destroy(&made);
     smelt_context_destroy(&context);
