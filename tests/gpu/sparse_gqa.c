@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ops/sparse_gqa_table.h"
 #include "reference/bf16.h"
@@ -221,6 +222,109 @@ static void exact_sums(struct workload *work, char *message, size_t size) {
         workload_judge(work, message, size);
 }
 
+/* Exact sums of addends with all exponents. The columns of an addend fall by powers of two, from the largest to what
+ * no unit of its row reaches, so that a row's sum shows its unit. */
+enum {
+    STEPS_HEADS = 9,
+    STEPS_COLUMNS = 64, /* dqk and dv */
+    STEPS_ROWS = 128,   /* so many that the grains fill their memory */
+    LEAST = -126        /* the smallest exponent of a normal number */
+};
+
+/* A row's addends: one with this exponent, and others with the one below. The bounds have a bin for every 32 exponents,
+ * the first for -127 to -96. The others of two rows reach from one bin into the next; those of the last row, beyond
+ * the largest unit. */
+static const struct steps_row {
+    int exponent, others;
+} steps_rows[] = {{LEAST, 0}, {-118, 0}, {-96, 0}, {-95, 16}, {-86, 0}, {-64, 0}, {-63, 0},
+                  {-32, 0},   {-31, 0},  {-16, 0}, {0, 0},    {1, 0},   {9, 0},   {32, 0},
+                  {33, 0},    {64, 0},   {65, 0},  {96, 0},   {97, 16}, {106, 0}, {126, 3}};
+enum { STEPS_QUERIES = COUNT(steps_rows) + 16 + 16 + 3 };
+
+/* A column of an addend. In a bound the first one counts as 1.5, the next number with two bits after the leading one. */
+static double step(int exponent, int column) {
+    return ldexp(column ? 1 : 1.25, exponent - column < LEAST ? LEAST : exponent - column);
+}
+
+/* One head of a query adds to a row of dv and, with the opposite exponent, of dk: its score is 0 and so its p is 1, and
+ * out makes ds 1. */
+static void set_steps(const struct smelt__problem *problem, int query, int row, int exponent) {
+    const int first = (query * STEPS_HEADS + query % STEPS_HEADS) * STEPS_COLUMNS;
+    const int last = first + STEPS_COLUMNS - 1;
+    uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_Q);
+    uint16_t *const out = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_OUT);
+    uint16_t *const grad = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    int32_t *const lists = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_INDICES);
+    for (int i = 0; i < STEPS_COLUMNS; i++) {
+        q[first + i] = smelt__bf16_from_float((float)step(-exponent, i));
+        grad[first + i] = smelt__bf16_from_float((float)step(exponent, i));
+    }
+    out[last] = smelt__bf16_from_float(-1 / smelt__bf16_to_float(grad[last]));
+    lists[query] = row;
+}
+
+/* The exponent of the smallest normal power of two u with 1.25 * bound < 2^24 u and a finite 2^23 u. */
+static int steps_unit(double bound) {
+    int exponent;
+    frexp(1.25 * bound, &exponent);
+    return exponent < LEAST + 24 ? LEAST : exponent > 128 ? 104 : exponent - 24;
+}
+
+/* Whether a row is the sum of its addends, rounded to multiples of 2^unit. */
+static int is_sum(const float *row, int exponent, int others, int other, int unit) {
+    for (int i = 0; i < STEPS_COLUMNS; i++) {
+        const double units = nearbyint(ldexp(step(exponent, i), -unit)) +
+                             others * nearbyint(ldexp(step(other, i), -unit));
+        if ((double)row[i] != ldexp(units, unit))
+            return 0;
+    }
+    return 1;
+}
+
+/* Whether it is for a documented unit. The bound is at least the sum of the largest columns; it exceeds it by at most
+ * a quarter, and by three times the lower end of the largest one's bin. */
+static int is_exact(const float *row, int exponent, int others, int other) {
+    const int most = others && other > exponent ? other : exponent;
+    const double sum = step(exponent, 0) + others * step(other, 0);
+    const double end = ldexp(1, (most + 127) / 32 * 32 - 127);
+    for (int unit = steps_unit(sum); unit <= steps_unit(1.25 * sum + 3 * end); unit++)
+        if (is_sum(row, exponent, others, other, unit))
+            return 1;
+    return 0;
+}
+
+static void exact_steps(struct workload *work, char *message, size_t size) {
+    static const int zeros[] = {SMELT__SPARSE_GQA_GRAD_Q,        SMELT__SPARSE_GQA_GRAD_K,
+                                SMELT__SPARSE_GQA_GRAD_V,        SMELT__SPARSE_GQA_GRAD_OUT,
+                                SMELT__SPARSE_GQA_GRAD_GRAD_OUT, SMELT__SPARSE_GQA_GRAD_LSE};
+    int query = 0;
+    ((smelt_sparse_gqa_grad_args *)work->placed.args)->scale = 1;
+    for (int i = 0; i < COUNT(zeros); i++)
+        memset(smelt__problem_data(&work->problem, zeros[i]), 0,
+               smelt__problem_bytes(&work->problem, zeros[i]));
+    for (int row = 0; row < COUNT(steps_rows); row++)
+        for (int i = 0; i <= steps_rows[row].others; i++)
+            set_steps(&work->problem, query++, row, steps_rows[row].exponent - (i > 0));
+    if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size))
+        return;
+    for (int row = 0; row < COUNT(steps_rows); row++) {
+        const struct steps_row own = steps_rows[row];
+        const float *const dv =
+            smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DV_FP32, 0, row, 0);
+        const float *const dk =
+            smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DK_FP32, 0, row, 0);
+        const char *wrong = NULL;
+        if (!is_exact(dv, own.exponent, own.others, own.exponent - 1))
+            wrong = "dv";
+        else if (!is_exact(dk, -own.exponent, own.others, 1 - own.exponent))
+            wrong = "dk";
+        if (wrong)
+            snprintf(message, size, "%s[%d] is no sum of multiples of a documented unit", wrong,
+                     row);
+    }
+}
+
 static void run_special(struct suite *suite) {
     static const struct special {
         const char *spec;
@@ -254,6 +358,10 @@ static void run_special(struct suite *suite) {
          "passes=backward",
          {.tokens = 40, .rows = 30, .dkv = SMELT__DKV_FP32},
          exact_sums},
+        {"sparse_gqa:heads=9,kv_heads=1,dqk=64,dv=64,topk=20,granularity=1,deterministic=1,"
+         "passes=backward",
+         {.tokens = STEPS_QUERIES, .width = 1, .rows = STEPS_ROWS, .dkv = SMELT__DKV_FP32},
+         exact_steps},
         /* United lists with one buffer of K and V, and blocks that one part alone reads. */
         {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
          {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},
