@@ -35,7 +35,7 @@ expect 'help has its own option' 0 '^      --sign KIND +toy: of the rows. elemen
 expect 'its own option' 0 'toy:width=77 .* positive .* passed' "$smelt" check --emulate toy:width=77 --sign positive
 expect 'a wrong value of it' 2 "\-\-sign: 'odd' is none of any, positive$" \
     "$smelt" check --emulate toy:width=77 --sign odd
-expect 'no other operator has it' 2 'topk_select has no option --sign$' \
+expect 'no other operator has it' 2 'topk_select has no option --sign.*toy' \
     "$smelt" check --emulate topk_select:topk=20 --sign positive
 expect 'a preset warms it' 0 'toy_scale:width=96,accumulate=1 ' \
     env -u SMELT_CACHE_DISABLE "$smelt" warm --preset glm-5.2 --passes backward --arch sm_80
