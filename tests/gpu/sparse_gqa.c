@@ -223,7 +223,7 @@ static void exact_sums(struct workload *work, char *message, size_t size) {
 }
 
 /* Exact sums of addends with all exponents. The columns of an addend fall by powers of two, from the largest to what
- * no unit of its row reaches, so that a row's sum shows its unit. */
+ * no unit of its row reaches, so that a row's sum shows its unit; the largest is elsewhere in each row. */
 enum {
     STEPS_HEADS = 9,
     STEPS_COLUMNS = 64, /* dqk and dv */
@@ -250,14 +250,14 @@ static double step(int exponent, int column) {
  * out makes ds 1. */
 static void set_steps(const struct smelt__problem *problem, int query, int row, int exponent) {
     const int first = (query * STEPS_HEADS + query % STEPS_HEADS) * STEPS_COLUMNS;
-    const int last = first + STEPS_COLUMNS - 1;
+    const int last = first + (2 * STEPS_COLUMNS - 1 - row) % STEPS_COLUMNS;
     uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_Q);
     uint16_t *const out = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_OUT);
     uint16_t *const grad = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
     int32_t *const lists = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_INDICES);
     for (int i = 0; i < STEPS_COLUMNS; i++) {
-        q[first + i] = smelt__bf16_from_float((float)step(-exponent, i));
-        grad[first + i] = smelt__bf16_from_float((float)step(exponent, i));
+        q[first + i] = smelt__bf16_from_float((float)step(-exponent, (i + row) % STEPS_COLUMNS));
+        grad[first + i] = smelt__bf16_from_float((float)step(exponent, (i + row) % STEPS_COLUMNS));
     }
     out[last] = smelt__bf16_from_float(-1 / smelt__bf16_to_float(grad[last]));
     lists[query] = row;
@@ -271,10 +271,11 @@ static int steps_unit(double bound) {
 }
 
 /* Whether a row is the sum of its addends, rounded to multiples of 2^unit. */
-static int is_sum(const float *row, int exponent, int others, int other, int unit) {
+static int is_sum(const float *row, int shift, int exponent, int others, int other, int unit) {
     for (int i = 0; i < STEPS_COLUMNS; i++) {
-        const double units = nearbyint(ldexp(step(exponent, i), -unit)) +
-                             others * nearbyint(ldexp(step(other, i), -unit));
+        const int column = (i + shift) % STEPS_COLUMNS;
+        const double units = nearbyint(ldexp(step(exponent, column), -unit)) +
+                             others * nearbyint(ldexp(step(other, column), -unit));
         if ((double)row[i] != ldexp(units, unit))
             return 0;
     }
@@ -283,12 +284,12 @@ static int is_sum(const float *row, int exponent, int others, int other, int uni
 
 /* Whether it is for a documented unit. The bound is at least the sum of the largest columns; it exceeds it by at most
  * a quarter, and by three times the lower end of the largest one's bin. */
-static int is_exact(const float *row, int exponent, int others, int other) {
+static int is_exact(const float *row, int shift, int exponent, int others, int other) {
     const int most = others && other > exponent ? other : exponent;
     const double sum = step(exponent, 0) + others * step(other, 0);
     const double end = ldexp(1, (most + 127) / 32 * 32 - 127);
     for (int unit = steps_unit(sum); unit <= steps_unit(1.25 * sum + 3 * end); unit++)
-        if (is_sum(row, exponent, others, other, unit))
+        if (is_sum(row, shift, exponent, others, other, unit))
             return 1;
     return 0;
 }
@@ -315,9 +316,9 @@ static void exact_steps(struct workload *work, char *message, size_t size) {
         const float *const dk =
             smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DK_FP32, 0, row, 0);
         const char *wrong = NULL;
-        if (!is_exact(dv, own.exponent, own.others, own.exponent - 1))
+        if (!is_exact(dv, row, own.exponent, own.others, own.exponent - 1))
             wrong = "dv";
-        else if (!is_exact(dk, -own.exponent, own.others, 1 - own.exponent))
+        else if (!is_exact(dk, row, -own.exponent, own.others, 1 - own.exponent))
             wrong = "dk";
         if (wrong)
             snprintf(message, size, "%s[%d] is no sum of multiples of a documented unit", wrong,
