@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/sparse_gqa_table.h"
@@ -326,6 +327,77 @@ static void exact_steps(struct workload *work, char *message, size_t size) {
     }
 }
 
+/* Exact sums with an infinite column of one head's grad_out: infinite in the rows of dv that its query names, whose
+ * other columns are rounded as before; no dk of these rows is finite, and all other rows keep their bits. */
+enum {
+    INFINITE_HEADS = 18, /* of two KV heads */
+    INFINITE_DV = 128,
+    INFINITE_DQK = 192,
+    INFINITE_QUERY = 4,
+    INFINITE_HEAD = 11,   /* of the second KV head */
+    INFINITE_COLUMN = 101 /* of the second tile of dO */
+};
+
+static const char *judge_infinite(const float *before, const float *dv, const float *dk) {
+    float rest[INFINITE_DV];
+    double largest = 0;
+    memcpy(rest, dv, sizeof rest);
+    rest[INFINITE_COLUMN] = 0;
+    for (int i = 0; i < INFINITE_DQK; i++)
+        if (isfinite(dk[i]))
+            return "has a finite dk";
+    for (int i = 0; i < INFINITE_DV; i++) {
+        if (i != INFINITE_COLUMN && !(fabs((double)rest[i] - (double)before[i]) < 1e-5))
+            return "has another dv than without the infinity";
+        largest = fmax(largest, fabs((double)rest[i]));
+    }
+    if (isfinite(dv[INFINITE_COLUMN]))
+        return "has a finite column of dv in place of an infinite one";
+    if (unit_exponent(rest, INFINITE_DV) + 24 < (int)floor(log2(largest)))
+        return "has a dv that is not rounded";
+    return NULL;
+}
+
+static void infinite_column(struct workload *work, char *message, size_t size) {
+    enum { DV = SMELT__SPARSE_GQA_GRAD_DV_FP32, DK = SMELT__SPARSE_GQA_GRAD_DK_FP32 };
+    const int32_t *const lists =
+        smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_INDICES);
+    const int64_t rows = work->problem.options.rows, width = work->problem.options.width;
+    uint16_t *const grad = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    const size_t dv_bytes = smelt__problem_bytes(&work->problem, DV);
+    const size_t dk_bytes = smelt__problem_bytes(&work->problem, DK);
+    float *const before_dv = malloc(dv_bytes), *const before_dk = malloc(dk_bytes);
+    if (!before_dv || !before_dk ||
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "a run", message, size))
+        goto end;
+    memcpy(before_dv, smelt__placed_row(&work->placed, DV, 0, 0, 0), dv_bytes);
+    memcpy(before_dk, smelt__placed_row(&work->placed, DK, 0, 0, 0), dk_bytes);
+    grad[(INFINITE_QUERY * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV + INFINITE_COLUMN] =
+        0x7f80;
+    if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
+        suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size))
+        goto end;
+    for (int64_t at = 0; at < 2 * rows; at++) { /* rows of both KV heads */
+        const float *const dv = smelt__placed_row(&work->placed, DV, 0, at / 2, at % 2);
+        const float *const dk = smelt__placed_row(&work->placed, DK, 0, at / 2, at % 2);
+        const char *wrong = NULL;
+        int named = 0;
+        for (int64_t i = 0; i < width && at % 2; i++)
+            named |= lists[INFINITE_QUERY * width + i] == at / 2;
+        if (named)
+            wrong = judge_infinite(before_dv + at * INFINITE_DV, dv, dk);
+        else if (memcmp(dv, before_dv + at * INFINITE_DV, INFINITE_DV * sizeof *dv) != 0 ||
+                 memcmp(dk, before_dk + at * INFINITE_DQK, INFINITE_DQK * sizeof *dk) != 0)
+            wrong = "has other bits";
+        if (wrong)
+            snprintf(message, size, "row %lld of KV head %lld %s", (long long)at / 2,
+                     (long long)at % 2, wrong);
+    }
+end:
+    free(before_dv);
+    free(before_dk);
+}
+
 static void run_special(struct suite *suite) {
     static const struct special {
         const char *spec;
@@ -363,6 +435,14 @@ static void run_special(struct suite *suite) {
          "passes=backward",
          {.tokens = STEPS_QUERIES, .width = 1, .rows = STEPS_ROWS, .dkv = SMELT__DKV_FP32},
          exact_steps},
+        {"sparse_gqa:heads=18,kv_heads=2,dqk=192,dv=128,topk=20,granularity=1,deterministic=1,"
+         "passes=backward",
+         {.tokens = 9,
+          .rows = 60,
+          .width = 20,
+          .lists = SMELT__LISTS_RANDOM,
+          .dkv = SMELT__DKV_FP32},
+         infinite_column},
         /* United lists with one buffer of K and V, and blocks that one part alone reads. */
         {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
          {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},
