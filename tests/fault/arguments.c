@@ -541,19 +541,29 @@ TEST(random_arguments) {
     assert_true(too_long > 10);
 }
 
+/* An operator in a context on a device of compute capability `major`.0; close_operator ends both. */
+static smelt_operator *open_operator(int major, const char *spec) {
+    const smelt_context_options options = fakes_options();
+    smelt_operator *made;
+    driver->capability_major = major;
+    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
+    assert_int_equal(smelt_operator_create(&made, context, spec), SMELT_OK);
+    return made;
+}
+
+static void close_operator(smelt_operator *made) {
+    smelt_operator_destroy(&made);
+    smelt_context_destroy(&context);
+}
+
 /* The sizes of sparse_gqa's workspace grow with the rows of all batches times the KV heads, whose product may
  * exceed 64 bits. */
 TEST(rows_of_all_batches) {
-    const smelt_context_options options = fakes_options();
     smelt_sparse_gqa_grad_args args = SMELT_SPARSE_GQA_GRAD_ARGS_INIT;
-    smelt_operator *made;
     size_t bytes;
-    driver->capability_major = 8;
-    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    assert_int_equal(smelt_operator_create(&made, context,
-                                           "sparse_gqa:heads=1024,kv_heads=1024,dqk=256,dv=256,"
-                                           "topk=4,granularity=1,lists=kv,passes=backward"),
-                     SMELT_OK);
+    smelt_operator *const made =
+        open_operator(8, "sparse_gqa:heads=1024,kv_heads=1024,dqk=256,dv=256,"
+                         "topk=4,granularity=1,lists=kv,passes=backward");
     args.batches = args.rows = 1 << 20, args.width = 1;
     assert_int_equal(smelt_sparse_gqa_backward_workspace(made, &args, &bytes), SMELT_OK);
     assert_true(bytes >> 61 == 1); /* two sums of 2^50 rows of 256 fp32 numbers */
@@ -562,23 +572,17 @@ TEST(rows_of_all_batches) {
                          SMELT_ERROR_INVALID_ARGUMENT);
         assert_non_null(strstr(smelt_last_error(), "batches = 1048576 times rows = "));
     }
-    smelt_operator_destroy(&made);
-    smelt_context_destroy(&context);
+    close_operator(made);
 }
 
 /* sparse_gqa's deterministic dk and dv are exact sums unless one batch may have more than 65536 queries; else
  * the workspace also holds the lists of queries by block. */
 TEST(queries_of_exact_sums) {
     enum { MOST = 65536, WIDTH = 4 };
-    const smelt_context_options options = fakes_options();
     smelt_sparse_gqa_grad_args args = SMELT_SPARSE_GQA_GRAD_ARGS_INIT;
-    smelt_operator *made;
-    driver->capability_major = 9;
-    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    assert_int_equal(smelt_operator_create(&made, context,
-                                           "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=4,"
-                                           "granularity=1,deterministic=1,passes=backward"),
-                     SMELT_OK);
+    smelt_operator *const made =
+        open_operator(9, "sparse_gqa:heads=8,kv_heads=1,dqk=64,dv=64,topk=4,"
+                         "granularity=1,deterministic=1,passes=backward");
     args.batches = 2, args.rows = 8, args.width = WIDTH;
     for (int listed = 0; listed < 2; listed++) { /* without a list a batch has its tokens */
         size_t bytes[2];
@@ -591,21 +595,15 @@ TEST(queries_of_exact_sums) {
         }
         assert_true(bytes[1] >= bytes[0] + MOST * WIDTH * sizeof(int));
     }
-    smelt_operator_destroy(&made);
-    smelt_context_destroy(&context);
+    close_operator(made);
 }
 
 /* Without keys indexer_dense_loss still launches the gradients' main kernel, whose tensor map has a limit. */
 TEST(gradients_without_keys) {
-    const smelt_context_options options = fakes_options();
     smelt_indexer_dense_loss_args args = SMELT_INDEXER_DENSE_LOSS_ARGS_INIT;
-    smelt_operator *made;
-    driver->capability_major = 9;
-    assert_int_equal(smelt_context_create(&context, &options), SMELT_OK);
-    assert_int_equal(smelt_operator_create(&made, context,
-                                           "indexer_dense_loss:heads=64,dqk=576,index_heads=64,"
-                                           "index_dim=128"),
-                     SMELT_OK);
+    smelt_operator *const made =
+        open_operator(9, "indexer_dense_loss:heads=64,dqk=576,index_heads=64,"
+                         "index_dim=128");
     args.tokens = 2, args.scale = args.query_weight = 1;
     const struct smelt__args_table *table = smelt__indexer_dense_loss_type.passes[0].tables;
     for (int i = 0; i < table->count; i++)
@@ -620,8 +618,7 @@ TEST(gradients_without_keys) {
                      SMELT_ERROR_INVALID_ARGUMENT);
     assert_non_null(strstr(smelt_last_error(), "index_q.strides[0] = 549755813888 is too large"));
     assert_int_equal(driver->chain_length + driver->fills, 0);
-    smelt_operator_destroy(&made);
-    smelt_context_destroy(&context);
+    close_operator(made);
 }
 
 static int begin(void **unused) {
