@@ -25,11 +25,10 @@ enum {
     READS = 1,             /* reads of a head that take as long as an addition to a row */
     READS_BEYOND_L2 = 4,   /* the same if the sums exceed the L2 cache */
     MOST_SLOTS = 1 << 30,  /* above it a call uses no reverse index and no exact sums */
-    MOST_EXACT =
-        1 << 16,     /* queries that a batch may have; with more, exact sums lose too many bits */
-    SUM_WARPS = 8,   /* of a thread block of sparse_gqa_sums, pass queries: a unit each */
-    PART_KEYS = 64,  /* of a warpgroup of the block-stationary kernel */
-    SUM_VECTORS = 4, /* of a thread block of sparse_gqa_sums, pass keys */
+    MOST_EXACT = 1 << 16,  /* queries of a batch; with more, exact sums lose too many bits */
+    SUM_WARPS = 8,         /* of a thread block of sparse_gqa_sums, pass queries: a unit each */
+    PART_KEYS = 64,        /* of a warpgroup of the block-stationary kernel */
+    SUM_VECTORS = 4,       /* of a thread block of sparse_gqa_sums, pass keys */
     VECTOR_COLUMNS = 8,
 };
 

@@ -8,7 +8,7 @@
  */
 
 /* The nearest multiple of u, for values up to 2^24 u; a multiple of u, an infinity or NaN is
- * returned unchanged. */
+ * returned unchanged. With the largest grain, 2^127, finite values from 2^127 on become infinite. */
 DEVICE float round_to_grain(float value, float grain) {
     const u32 sign = __float_as_uint(value) & 0x80000000u;
     const float towards = __uint_as_float(__float_as_uint(grain) | sign);
