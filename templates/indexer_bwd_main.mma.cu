@@ -214,7 +214,7 @@ DEVICE void begin_item(const struct indexer_bwd_main_params *params) {
 /* Waits for all threads' copies of the oldest key block in flight (the first one includes the
  * item's rows), then for all threads. */
 DEVICE void wait_for_block(void) {
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     __syncthreads();
 }
 

@@ -132,7 +132,7 @@ DEVICE void score_blocks(float *dq, struct rows *rows, struct progress *progress
     u32 stage = (progress->block + (u32)iteration) % STAGES;
     wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
     issue_scores(x, queries, stage);
-    wgmma_wait_0();
+    wgmma_wait(0);
     compute_dx(x, rows, stage, tile);
     publish_dx(dx, x, progress->use++, (u32)tile);
     iteration = next_iteration(run, iteration + 1, blocks);
@@ -143,15 +143,15 @@ DEVICE void score_blocks(float *dq, struct rows *rows, struct progress *progress
         wait_keys(KEYS_FULL, (u32)tile, stage, &progress->phases);
         issue_scores(x, queries, stage);
         issue_dq(dq, dx, before);
-        wgmma_wait_1();
+        wgmma_wait(1);
         compute_dx(x, rows, stage, tile);
-        wgmma_wait_0();
+        wgmma_wait(0);
         arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + before), 1);
         publish_dx(dx, x, progress->use++, (u32)tile);
         iteration = next_iteration(run, iteration + 1, blocks);
     }
     issue_dq(dq, dx, stage);
-    wgmma_wait_0();
+    wgmma_wait(0);
     arrive_warp(barrier_at(KEYS_FREE + (u32)tile * STAGES + stage), 1);
 }
 

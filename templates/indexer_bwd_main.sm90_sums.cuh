@@ -87,7 +87,7 @@ DEVICE void sum_tiles(struct sum_rows *rows, float *held,
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], dx, queries, tiles, chunk + 1);
-        wgmma_wait_1();
+        wgmma_wait(1);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             exchange_rows(values, sums[chunk % 2], half);
@@ -95,7 +95,7 @@ DEVICE void sum_tiles(struct sum_rows *rows, float *held,
         }
         __syncwarp((u32)ALL_LANES); /* else ptxas moves the reductions past the next wait */
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     exchange_rows(values, sums[1], 0);
     send_rows(rows, values, CHUNKS - 1, 0);
     exchange_rows(held, sums[1], 1);

@@ -433,7 +433,7 @@ DEVICE void fill_others(const struct indexer_logits_fwd_params *params, const st
 
 /* Waits for all threads' copies of the oldest part in flight, then for all threads. */
 DEVICE void wait_for_part(void) {
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     __syncthreads();
 }
 

@@ -395,7 +395,7 @@ DEVICE bool score_tile(const struct indexer_logits_fwd_params *params, struct cu
             next_own(stage);
             landed = mbarrier_test(own_full(stage), stage->place.parity);
         }
-        wgmma_wait_0();
+        wgmma_wait(0);
         if (part == PARTS - 1) {
             arrive_warp(ADVANCES ? own_empty : barrier_at(EMPTY + index), 1);
         }

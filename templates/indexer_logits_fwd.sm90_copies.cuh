@@ -172,9 +172,9 @@ DEVICE void fill(stored_logit *from, stored_logit *to, bool slowly) {
         bulk_store(from, shared_address(LOWEST_OFFSET), bytes);
         bulk_commit();
         if (slowly) {
-            bulk_wait_0();
+            bulk_wait(0);
         } else {
-            bulk_wait_read_2();
+            bulk_wait_read(2);
         }
         from += bytes / sizeof(stored_logit);
     }
@@ -209,5 +209,5 @@ DEVICE void run_filler(const struct indexer_logits_fwd_params *params) {
         batch += step;
         step = 2 * (int)gridDim.x - step;
     }
-    bulk_wait_read_0();
+    bulk_wait_read(0);
 }

@@ -181,7 +181,7 @@ DEVICE void run_math(const struct indexer_logits_fwd_params *params, int group) 
                 float d[VALUES];
                 issue_product(d, descriptor_advance(queries, (u32)(part * PART_ROWS * SWIZZLE)),
                               QUERY_HALF_BYTES, keys, KEY_HALF_BYTES);
-                wgmma_wait_0();
+                wgmma_wait(0);
                 if (part == PARTS - 1) {
                     arrive_warp(barrier_at(EMPTY + stage.index), 1);
                 }

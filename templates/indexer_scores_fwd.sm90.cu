@@ -389,10 +389,10 @@ DEVICE void multiply_block(float (*sums)[HEAD_GROUPS][2], const struct math *mat
         issue_part(x[part], number, part, math->descriptor);
     }
     if (PARTS > 1) {
-        wgmma_wait_1();
+        wgmma_wait(1);
         add_part(sums[0], x[0], math);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     arrive_warp(barrier_at(EMPTY + number), 1);
     add_part(sums[PARTS - 1], x[PARTS - 1], math);
 }

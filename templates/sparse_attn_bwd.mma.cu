@@ -240,7 +240,7 @@ DEVICE void wait_for_block(void) {
     //@if STAGES == 1
     cp_async_wait_all();
     //@else
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     //@end
     __syncthreads();
 }

@@ -49,17 +49,17 @@ DEVICE void store_last_columns(const struct sparse_attn_bwd_params *params, cons
 /* Waits for the wgmma groups in order. As each completes, its K tiles are free: starts the copies of
  * the next block's tiles into them, if there is a next block. */
 DEVICE void refill_tiles(u32 block, bool more) {
-    wgmma_wait_2();
+    wgmma_wait(2);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
         copy_tiles(LAST_TILE, LAST_TILE + 1, block + 1);
     }
-    wgmma_wait_1();
+    wgmma_wait(1);
     barrier_sync(GATHER_BARRIER, WARPGROUP);
     if (more) {
         copy_tiles(LAST_TILE + 2, LAST_TILE + 3, block + 1);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     arrive_warp(barrier_at(DS_FREE), 1);
     mbarrier_wait(barrier_at(KEYS_FREE), block & 1);
     barrier_sync(GATHER_BARRIER, WARPGROUP);

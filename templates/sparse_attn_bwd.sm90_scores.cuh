@@ -142,7 +142,7 @@ DEVICE void store_p(const u32 *p, u32 block) {
 /* Waits for S and computes P; stores it, unless RECEIVES_IN_P. */
 DEVICE void finish_p(float *s, const struct row_statistics *rows, float scale_log2, u32 present,
                      int flags, u32 block) {
-    wgmma_wait_1();
+    wgmma_wait(1);
     compute_p(s, rows, scale_log2, present);
     if (is_partial(flags)) {
         zero_absent(s, flags);
@@ -163,7 +163,7 @@ DEVICE void finish_ds(u32 *ds, float *dp, const float *p, const struct row_stati
          * short. */
         present = __shfl_xor_sync((u32)ALL_LANES, present, 0);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     compute_ds(dp, p, rows, scale, present);
     if (is_partial(flags)) {
         zero_absent(dp, flags);
@@ -210,7 +210,7 @@ DEVICE void replace_keys(int flags, u32 block) {
         /* Before KEYS_FREE: the gather must not get two phases ahead. */
         mbarrier_wait(barrier_at(ANNOUNCED), block & 1);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     if (RACECHECK) {
         /* These tiles have been full since the products, but where a slice of the same item
          * follows, the tool forgets that these threads waited for them (ARCHITECTURE.md, "Tests").

@@ -94,7 +94,7 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS - 1; ++chunk) {
         issue_chunk(sums[(chunk + 1) % 2], p, ds, (chunk + 1) / 2, (u32)(chunk + 1) % 2);
-        wgmma_wait_1();
+        wgmma_wait(1);
         if ((flags & LAST_BLOCK) && (chunk + 1) % PART_CHUNKS == 0) {
             arrive_warp(barrier_at(QUERY_FREE + chunk / PART_CHUNKS), 1);
         }
@@ -105,7 +105,7 @@ DEVICE void sum_block(const struct sparse_attn_bwd_params *params, const u32 *p,
         }
         __syncwarp((u32)ALL_LANES); /* otherwise ptxas moves them behind the next wait */
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     if (flags & LAST_BLOCK) {
         arrive_warp(barrier_at(QUERY_FREE + PARTS - 1), 1);
     }
@@ -177,9 +177,9 @@ DEVICE void sum_pair_block(const struct sparse_attn_bwd_params *params, const u3
     for (int step = 0; step < PAIR_STEPS; ++step) {
         if (step + 1 < PAIR_STEPS) {
             issue_step(sums[(step + 1) % 2], p, ds, step + 1);
-            wgmma_wait_1();
+            wgmma_wait(1);
         } else {
-            wgmma_wait_0();
+            wgmma_wait(0);
         }
         if (is_own_step(step)) {
             add_pair_chunk(params, sums[step % 2], held, rows, tile_of_step(step), flags);

@@ -144,7 +144,7 @@ DEVICE void sum_entries(const struct sparse_attn_bwd_sum_params *params, float *
     }
     const u32 steps = (u32)((end - begin) * params->key_rows + ROWS - 1) / ROWS;
     for (u32 step = 0; step < steps; ++step) {
-        cp_async_wait_2(); /* STAGES - 2 */
+        cp_async_wait(STAGES - 2);
         copy_rows(&columns, rows, count, (step + STAGES - 1) % STAGES);
         count = find_rows(params, &place, end, rows);
         add_rows(sums, &columns, step % STAGES);
@@ -260,7 +260,7 @@ DEVICE bool sum_keys(const struct sparse_attn_bwd_sum_params *params) {
             if (keys[stage] == NO_MORE_KEYS) {
                 return cursor.left;
             }
-            cp_async_wait_2(); /* STAGES - 2 */
+            cp_async_wait(STAGES - 2);
             copy_rows(&columns, next->rows, next->count, (u32)refilled);
             keys[refilled] = next->key;
             take_step(params, &cursor, next);

@@ -392,7 +392,7 @@ DEVICE void compute_item(const struct sparse_attn_fwd_params *params, const stru
         accumulate_output(o, &output_place, stage);
     }
 
-    cp_async_wait_0();
+    cp_async_wait(0);
     finish_row(params, &state);
     __syncthreads();
     scale_output(o, &output_place);

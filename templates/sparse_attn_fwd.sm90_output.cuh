@@ -99,9 +99,9 @@ DEVICE void run_output(const struct sparse_attn_fwd_params *params, int half) {
             fence_proxy_async();
             mbarrier_wait(barrier_at(ORDER + buffer.index), buffer.parity);
             issue_output(o, stage.index, buffer.index, half, word & FIRST_BLOCK);
-            wgmma_wait_1();
+            wgmma_wait(1);
             arrive_warp(barrier_at(EMPTY_LOW + stage.index), 1);
-            wgmma_wait_0();
+            wgmma_wait(0);
             if (word & LAST_BLOCK) {
                 const float *const values =
                     (const float *)(arena + DENOMINATORS_OFFSET) + buffer.index * BLOCK_HEADS + row;

@@ -305,11 +305,11 @@ DEVICE void run_scores(const struct sparse_attn_fwd_params *params) {
             word = *block_word(stage.index);
             fence_proxy_async();
             issue_scores(s, query, stage.index, &rope_parity);
-            wgmma_wait_1();
+            wgmma_wait(1);
             if (!(word & FIRST_BLOCK)) {
                 arrive_warp(barrier_at(ORDER + last_buffer), 1);
             }
-            wgmma_wait_0();
+            wgmma_wait(0);
             if (ROPE_STEPS > 0) {
                 arrive_warp(barrier_at(ROPE_FREE), 1);
             }

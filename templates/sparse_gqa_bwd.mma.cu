@@ -139,7 +139,7 @@ DEVICE void compute_item(const struct sparse_gqa_bwd_params *params, const struc
             compute_block(params, dq, &statistics, &place, block);
         }
     }
-    cp_async_wait_0();
+    cp_async_wait(0);
     __syncthreads();
     add_groups((float *)(arena + KEYS_OFFSET), dq, &place, GRAD_TILES);
     store_dq(params, batch, token, first_head);

@@ -205,9 +205,9 @@ DEVICE void sum_block(const struct few_params *params, const struct few_item *it
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
         if (chunk + 1 < CHUNKS) {
             issue_chunk(sums[(chunk + 1) % 2], block, chunk + 1, query);
-            wgmma_wait_1();
+            wgmma_wait(1);
         } else {
-            wgmma_wait_0();
+            wgmma_wait(0);
         }
         if (chunk == 0) {
             for (int part = free; part < PARTS; ++part) {
@@ -255,13 +255,13 @@ DEVICE void issue_tile(float *sums, const struct block_sums *block, int tile, u3
 /* Waits until at most `most` tiles are in flight; `most` is a constant. */
 DEVICE void await_tiles(int most) {
     if (most == 0) {
-        wgmma_wait_0();
+        wgmma_wait(0);
     } else if (most == 1) {
-        wgmma_wait_1();
+        wgmma_wait(1);
     } else if (most == 2) {
-        wgmma_wait_2();
+        wgmma_wait(2);
     } else {
-        wgmma_wait_3();
+        wgmma_wait(3);
     }
 }
 
@@ -376,7 +376,7 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
     } else {
         find_rows(params, item, &block, at->index, count, me);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     release_part(at, LEADING_PART);
     compute_ds(s, dp, statistics, count, params->scale, me);
     if (SUMS != BOUNDS) {
@@ -391,7 +391,7 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
         pack_fragments(block.ds, dp);
         sum_block(params, item, &block, at, free, query);
     } else {
-        wgmma_wait_0();
+        wgmma_wait(0);
         for (int part = free; part < PARTS; ++part) {
             release_part(at, part);
         }

@@ -391,7 +391,7 @@ DEVICE void compute_item(const struct sparse_gqa_bwd_params *params, const struc
         if ((int)threadIdx.x < TILE_ROWS) {
             *row_statistics(tile, (int)threadIdx.x) = statistics;
         }
-        cp_async_wait_0();
+        cp_async_wait(0);
         __syncthreads();
         begin_tile(params, item, tile + 1);
         statistics = load_statistics(params, item, tile + 1);
@@ -401,7 +401,7 @@ DEVICE void compute_item(const struct sparse_gqa_bwd_params *params, const struc
         accumulate_tile(sums, tile);
     }
     store_units(params, item, sums);
-    cp_async_wait_0();
+    cp_async_wait(0);
     __syncthreads();
 }
 

@@ -126,7 +126,7 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
         }
         issue_part(s, dp, first, part_begin(part), part_end(part), query);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     compute_ds(s, dp, &statistics, params->pass.scale, me);
     group_sync(me); /* no warp's products still read the previous P and dS */
     store_transposed(p, s, me);
@@ -137,11 +137,11 @@ DEVICE struct block_word compute_block(const struct few_params *params, const st
     for (int part = 0; part < PARTS; ++part) {
         issue_sums(sums, first, part_begin(part), part_end(part), p, !opening);
         if (part > 0) {
-            wgmma_wait_1();
+            wgmma_wait(1);
             release_part(at, part - 1);
         }
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     release_part(at, PARTS - 1);
     return word;
 }

@@ -143,10 +143,10 @@ DEVICE void run_rows(const struct sparse_gqa_bwd_block_params *params, float *dk
                  tile_descriptor(query_at(stage) + from), DQK / 16);
     issue_scores(dp, tile_descriptor((u32)(VALUES_OFFSET + place->part * TILE_BYTES)),
                  tile_descriptor(grad_at(stage) + from), DV / 16);
-    wgmma_wait_1();
+    wgmma_wait(1);
     compute_probabilities(s, stage, time * SCORE_UNITS, place, params->scale * LOG2_E);
     pack(p, s);
-    wgmma_wait_0();
+    wgmma_wait(0);
     compute_ds(dp, s, stage, time * SCORE_UNITS);
     pack(ds, dp);
     wgmma_fence();
@@ -156,7 +156,7 @@ DEVICE void run_rows(const struct sparse_gqa_bwd_block_params *params, float *dk
     }
     store_ds(ds, buffer, place, time);
     if (TIMES > 1) { /* the operands' registers are needed */
-        wgmma_wait_0();
+        wgmma_wait(0);
     }
 }
 
@@ -215,13 +215,13 @@ DEVICE void run_tile(const struct sparse_gqa_bwd_block_params *params, float *dk
             float dq[QUERY_VALUES];
             wgmma_fence();
             issue_queries(dq, buffer, column_tile);
-            wgmma_wait_0();
+            wgmma_wait(0);
             if (i == 0) {
                 arrive_warp(barrier_at(EMPTY + stage), 1);
             }
             store_queries(params, dq, units, column_tile);
         } else if (i == 0) { /* fewer column tiles than warpgroups */
-            wgmma_wait_0();
+            wgmma_wait(0);
             arrive_warp(barrier_at(EMPTY + stage), 1);
         }
     }

@@ -183,7 +183,7 @@ DEVICE void finish_item(const struct sparse_gqa_fwd_params *params, float *o,
             *partial_state(place->group, place->row + lane / 4 + half * 8) = state;
         }
     }
-    cp_async_wait_0();
+    cp_async_wait(0);
     __syncthreads();
     merge_output(o, place, softmax);
     add_groups((float *)(arena + KEYS_OFFSET), o, place, VALUE_TILES);

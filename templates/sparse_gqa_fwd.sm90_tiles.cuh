@@ -87,7 +87,7 @@ DEVICE void run_tile(const struct sparse_gqa_block_params *params, int stage, in
     float s[SCORE_VALUES], o[OUTPUT_VALUES], maxima[2], sums[2];
     u32 p[SCORE_VALUES / 2];
     issue_scores(s, query_at(stage), keys_at(buffer));
-    wgmma_wait_0();
+    wgmma_wait(0);
     arrive_warp(barrier_at(EMPTY + stage), 1);
     if (rows.keys[0] < BLOCK_KEYS || rows.keys[1] < BLOCK_KEYS) {
         mask_scores(s, rows.keys);
@@ -95,7 +95,7 @@ DEVICE void run_tile(const struct sparse_gqa_block_params *params, int stage, in
     softmax_tile(s, maxima, sums, params->scale * LOG2_E);
     pack_scores(p, s);
     issue_output(o, p, values_at(buffer), 0);
-    wgmma_wait_0();
+    wgmma_wait(0);
     if (last) {
         arrive_warp(barrier_at(KV_EMPTY + buffer), 1);
     }

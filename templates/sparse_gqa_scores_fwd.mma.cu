@@ -164,7 +164,7 @@ DEVICE void compute_group(const struct sparse_gqa_scores_fwd_params *params,
             finish_block(params, task, block - 1, before, add, &carried);
         }
     }
-    cp_async_wait_0();
+    cp_async_wait(0);
     __syncthreads();
     if (rows.blocks > 0) {
         finish_block(params, task, rows.blocks - 1, alive, add, &carried);

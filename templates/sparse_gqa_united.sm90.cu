@@ -163,7 +163,7 @@ DEVICE void release_keys(int buffer, int queries, int consumer, bool is_last) {
 DEVICE void add_values(float *o, const u32 *p, const struct ring_place *buffer) {
     mbarrier_wait(barrier_at((u32)(V_FULL + buffer->index)), buffer->parity);
     issue_output(o, p, values_at(buffer->index), 1);
-    wgmma_wait_0();
+    wgmma_wait(0);
     release(V_EMPTY, buffer->index);
 }
 
@@ -197,14 +197,14 @@ DEVICE void run_blocks(const struct sparse_gqa_united_params *params, int blocks
             mbarrier_wait(barrier_at((u32)(V_FULL + last.index)), last.parity);
             issue_scores(s, query, keys_at(buffer->index));
             issue_output(o, p, values_at(last.index), 1);
-            wgmma_wait_1();
+            wgmma_wait(1);
             release_keys(buffer->index, queries, consumer, i + 1 == blocks);
             compute_block(s, rows, &step, factor, scale_log2);
-            wgmma_wait_0();
+            wgmma_wait(0);
             release(V_EMPTY, last.index);
         } else {
             issue_scores(s, query, keys_at(buffer->index));
-            wgmma_wait_0();
+            wgmma_wait(0);
             release_keys(buffer->index, queries, consumer, i + 1 == blocks);
             compute_block(s, rows, &step, factor, scale_log2);
         }

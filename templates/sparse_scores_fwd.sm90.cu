@@ -55,13 +55,13 @@ DEVICE void compute_scores(float *s, int first, u32 query, int group, u32 *parit
         }
         wgmma_commit();
         if (tile > 0) {
-            wgmma_wait_1();
+            wgmma_wait(1);
             arrive_warp(barrier_at(EMPTY + last), 1);
         }
         last = place;
         place = place + 1 < RING_TILES ? place + 1 : 0;
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     arrive_warp(barrier_at(EMPTY + last), 1);
 }
 

@@ -157,7 +157,7 @@ DEVICE void compute_probabilities(float *s, struct softmax_columns *columns, flo
     //@if united
     const uint2 readers = key_readers(at->index, me); /* before they may be overwritten */
     //@end
-    wgmma_wait_0();
+    wgmma_wait(0);
     if (LEADING_PARTS > 0) {
         release_part(at, LEADING_PART);
     }
@@ -212,7 +212,7 @@ DEVICE struct block_word compute_blocks(const struct few_params *params,
             issue_output(o, tiles, part * PART_TILES, minimum((part + 1) * PART_TILES, VALUE_TILES),
                          p, !opening);
             if (part > 0) {
-                wgmma_wait_1();
+                wgmma_wait(1);
                 if (!last || part > HELD_PARTS) {
                     release_part(at, part - 1);
                 }
@@ -224,7 +224,7 @@ DEVICE struct block_word compute_blocks(const struct few_params *params,
         if (last) {
             return block;
         }
-        wgmma_wait_0();
+        wgmma_wait(0);
         release_part(at, PARTS - 1);
         *at = block_after(at, block.word);
     }
@@ -329,7 +329,7 @@ DEVICE void finish_query(const struct few_params *params, const struct few_item 
     if (thread < BLOCK_HEADS) {
         finish_head(params, item, thread, at->first, me);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     if (PARTS > HELD_PARTS) {
         release_part(at, PARTS - 1);
     }

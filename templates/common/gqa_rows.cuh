@@ -134,7 +134,7 @@ DEVICE bool begin_rows(struct row_list *rows, const struct work_params *work,
  * whether the block is to be computed. By the whole CTA. */
 DEVICE bool next_block(struct row_list *rows, const struct row_source *keys,
                        const struct row_source *values, int block, bool *next) {
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     begin_block(rows, keys, values, block + STAGES - 1, __syncthreads_or(*next));
     *next = number_rows(rows, block + STAGES);
     return rows->alive >> (STAGES - 1) & 1;

@@ -248,6 +248,6 @@ DEVICE void begin_block(struct block_scan *scan, const char *kv, u32 row_bytes, 
 /* Waits for all threads' copies of the oldest key block in flight (the first one includes the query
  * tile), then for all threads. */
 DEVICE void wait_for_block(void) {
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     __syncthreads();
 }

@@ -65,7 +65,7 @@ DEVICE int warp_slab(void) {
 
 /* Waits for all threads' copies of the oldest part in flight, then for all threads. */
 DEVICE void wait_for_part(void) {
-    cp_async_wait_${STAGES - 2}();
+    cp_async_wait(STAGES - 2);
     __syncthreads();
 }
 

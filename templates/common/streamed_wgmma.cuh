@@ -131,12 +131,12 @@ DEVICE int multiply_tile(float *d, const u32 *rows, struct ring_place *stage) {
         // clang-format on
         wgmma_commit();
         if (part > 0) {
-            wgmma_wait_1();
+            wgmma_wait(1);
             release_stage(last);
         }
         last = stage->index;
         ring_advance(stage, STAGES);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     return last;
 }

@@ -29,16 +29,10 @@ DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-/* bulk_wait_N waits until at most N of this thread's groups are in flight (PTX ISA,
- * "cp.async.bulk.wait_group"); _read: until the other groups have read their sources, which may
- * then be overwritten. */
-//@for i in 0..4
-DEVICE void bulk_wait_$i(void) {
-    asm volatile("cp.async.bulk.wait_group $i;" : : : "memory");
-}
-
-DEVICE void bulk_wait_read_$i(void) {
-    asm volatile("cp.async.bulk.wait_group.read $i;" : : : "memory");
-}
-
-//@end
+/* Waits until at most `pending`, a constant, of this thread's groups are in flight (PTX ISA,
+ * "cp.async.bulk.wait_group"); _read: until the other groups have read their sources, which may then
+ * be overwritten. Macros, because the count is an immediate operand. */
+#define bulk_wait(pending)                                                                         \
+    asm volatile("cp.async.bulk.wait_group %0;" : : "n"((int)(pending)) : "memory")
+#define bulk_wait_read(pending)                                                                    \
+    asm volatile("cp.async.bulk.wait_group.read %0;" : : "n"((int)(pending)) : "memory")

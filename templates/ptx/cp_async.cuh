@@ -14,10 +14,7 @@ DEVICE void cp_async_commit(void) {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-/* cp_async_wait_N waits until at most N of this thread's groups are in flight (PTX ISA,
- * "cp.async.wait_group"). */
-//@for i in 0..STAGES - 1
-DEVICE void cp_async_wait_$i(void) {
-    asm volatile("cp.async.wait_group $i;" : : : "memory");
-}
-//@end
+/* Waits until at most `pending`, a constant, of this thread's groups are in flight (PTX ISA,
+ * "cp.async.wait_group"). A macro, because the count is an immediate operand. */
+#define cp_async_wait(pending)                                                                     \
+    asm volatile("cp.async.wait_group %0;" : : "n"((int)(pending)) : "memory")

@@ -17,12 +17,8 @@ DEVICE void wgmma_commit(void) {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-/* wgmma_wait_N waits until at most N groups are in flight. Until then accumulators and A's
+/* Waits until at most `pending`, a constant, groups are in flight. Until then accumulators and A's
  * registers must not be accessed, nor operands in shared memory written (PTX ISA,
- * "wgmma.wait_group"). */
-//@for i in 0..4
-DEVICE void wgmma_wait_$i(void) {
-    asm volatile("wgmma.wait_group.sync.aligned $i;" : : : "memory");
-}
-
-//@end
+ * "wgmma.wait_group"). A macro, because the count is an immediate operand. */
+#define wgmma_wait(pending)                                                                        \
+    asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"((int)(pending)) : "memory")

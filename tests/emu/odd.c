@@ -53,7 +53,7 @@ static const struct odd_case cases[] = {
     {"sm_80",
      "indexer_bwd:heads=4,dim=64,topk=32",
      {EXTENTS, .width = 32, .topk_length = 1, .own = {1}}},
-    {"sm_80", "dense_lse:heads=4,dqk=64,kv_heads=2", {EXTENTS}},
+    {"sm_80", "dense_lse:heads=4,dqk=64,kv_heads=2,stages=14", {EXTENTS}},
     {"sm_90a", "dense_lse:heads=4,dqk=64,kv_heads=2", {.rows = 48, .tokens = 1}},
     {"sm_80",
      "indexer_dense_loss:heads=4,dqk=64,kv_heads=2,index_heads=4,index_dim=64,groups=2,block_max=8",

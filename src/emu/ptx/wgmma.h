@@ -6,7 +6,4 @@ void emu_wgmma_wait(int pending);
 
 #define wgmma_fence() emu_wgmma_fence()
 #define wgmma_commit() emu_wgmma_commit()
-#define wgmma_wait_0() emu_wgmma_wait(0)
-#define wgmma_wait_1() emu_wgmma_wait(1)
-#define wgmma_wait_2() emu_wgmma_wait(2)
-#define wgmma_wait_3() emu_wgmma_wait(3)
+#define wgmma_wait(pending) emu_wgmma_wait(pending)

@@ -47,39 +47,39 @@ DEVICE void store(int *data) {
 //! a copy that nobody waited for: unwaited, 32 threads; no wait covers it
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
 cp_async_commit();
-cp_async_wait_1();
+cp_async_wait(1);
 data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x]; /* HERE */
-cp_async_wait_0();
+cp_async_wait(0);
 
 //! a copy that its issuer waited for: none, 32 threads
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
 cp_async_commit();
-cp_async_wait_0();
+cp_async_wait(0);
 data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x];
 
 //! a copy that only its issuer waited for: race, 32 threads; a cp.async of
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
 cp_async_commit();
-cp_async_wait_0();
+cp_async_wait(0);
 data[threadIdx.x + 64] = ((int *)arena)[4 * (threadIdx.x ^ 1)]; /* HERE */
 
 //! a copy without its commit: unwaited, 32 threads
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
-cp_async_wait_0();
+cp_async_wait(0);
 data[threadIdx.x + 64] = ((int *)arena)[4 * threadIdx.x]; /* HERE */
 cp_async_commit();
-cp_async_wait_0();
+cp_async_wait(0);
 
 //! a store to where a copy goes: unwaited, 32 threads
 cp_async_16(shared_address(16 * threadIdx.x), data, 16);
 cp_async_commit();
 ((int *)arena)[4 * threadIdx.x] = 1; /* HERE */
-cp_async_wait_0();
+cp_async_wait(0);
 
 //! a copy to a misaligned address: alignment, 32 threads
 cp_async_16(shared_address(8 + 16 * threadIdx.x), data, 16); /* HERE */
 cp_async_commit();
-cp_async_wait_0();
+cp_async_wait(0);
 
 //! a copy left behind: leftover, 32 threads; did not wait for
 cp_async_16(shared_address(16 * threadIdx.x), data, 16); /* HERE */
@@ -223,14 +223,14 @@ __syncthreads();
 if (threadIdx.x == 0) {
     bulk_store(data, shared_address(0), 128); /* HERE */
     bulk_commit();
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a bulk store, fenced by the writers: none, 32 threads
 begin_store();
 if (threadIdx.x == 0) {
     store(data);
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a bulk store, fenced by who starts it: none, 32 threads
@@ -239,7 +239,7 @@ __syncthreads();
 if (threadIdx.x == 0) {
     fence_proxy_async();
     store(data);
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a fence before the barrier by another thread: proxy, 64 threads
@@ -251,7 +251,7 @@ __syncthreads();
 if (threadIdx.x == 0) {
     bulk_store(data, shared_address(0), 128); /* HERE */
     bulk_commit();
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a store after the fence: proxy, 32 threads; no fence.proxy.async
@@ -263,16 +263,16 @@ __syncthreads();
 if (threadIdx.x == 0) {
     bulk_store(data, shared_address(0), 32); /* HERE */
     bulk_commit();
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a store into a bulk store's source: overwritten, 32 threads; may still be reading
 begin_store();
 if (threadIdx.x == 0) {
     store(data);
-    bulk_wait_read_1();
+    bulk_wait_read(1);
     ((int *)arena)[0] = 2; /* HERE */
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! a bulk store left behind: leftover, 32 threads; before its bulk store
@@ -286,7 +286,7 @@ if (threadIdx.x == 0) {
 begin_store();
 if (threadIdx.x == 0) {
     store(data);
-    bulk_wait_0();
+    bulk_wait(0);
 }
 __syncthreads();
 data[64 + threadIdx.x] = data[threadIdx.x % 32];
@@ -299,14 +299,14 @@ if (threadIdx.x == 0) {
 __syncthreads();
 data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */
 if (threadIdx.x == 0) {
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 //! the same, waited for its reading alone: unwaited, 64 threads; bulk store
 begin_store();
 if (threadIdx.x == 0) {
     store(data);
-    bulk_wait_read_0();
+    bulk_wait_read(0);
 }
 __syncthreads();
 data[64 + threadIdx.x] = data[threadIdx.x % 32]; /* HERE */

@@ -25,7 +25,7 @@ DEVICE void begin_products() {
 
 DEVICE void finish(int *data, const float *d) {
     wgmma_commit();
-    wgmma_wait_0();
+    wgmma_wait(0);
     data[threadIdx.x] = (int)d[0];
 }
 
@@ -64,7 +64,7 @@ wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0);
 wgmma_commit();
 data[threadIdx.x] = (int)d[0]; /* HERE */
-wgmma_wait_0();
+wgmma_wait(0);
 
 //! accumulators set without a fence: registers, 128 threads; after the last wgmma.fence
 float d[4];
@@ -75,7 +75,7 @@ for (int i = 0; i < 4; ++i) {
 }
 wgmma_ss_n8_t00(d, A, B, 1); /* HERE */
 wgmma_commit();
-wgmma_wait_0();
+wgmma_wait(0);
 data[threadIdx.x + 64] = (int)d[0];
 
 //! no fence at all: registers, 128 threads; without any wgmma.fence
@@ -92,7 +92,7 @@ wgmma_fence();
 wgmma_rs_n8_t00(d, a, B, 0);
 wgmma_commit();
 a[0] = (u32)data[1]; /* HERE */
-wgmma_wait_0();
+wgmma_wait(0);
 data[threadIdx.x + 64] = (int)d[0] + (int)a[0];
 
 //! A's registers in a scope that ends before the wait: none, 128 threads
@@ -110,7 +110,7 @@ begin_products();
     others[data[1] & 3] = data[2];
     sum = others[data[3] & 3];
 }
-wgmma_wait_0();
+wgmma_wait(0);
 data[threadIdx.x + 64] = (int)d[0] + sum;
 
 //! more matrices than the array has registers: bounds, 32 threads; of which the array has 2
@@ -141,7 +141,7 @@ wgmma_commit();
 if (threadIdx.x == 0) {
     ((int *)arena)[0] = 1; /* HERE */
 }
-wgmma_wait_0();
+wgmma_wait(0);
 data[threadIdx.x] = (int)d[0];
 
 //! an operand overwritten when only one warp has waited: race/overwritten, 128 threads
@@ -150,7 +150,7 @@ begin_products();
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0);
 wgmma_commit();
-wgmma_wait_0();
+wgmma_wait(0);
 if (threadIdx.x >= 96) {
     __syncwarp(0xffffffffu);
     ((int *)(arena + 8192))[threadIdx.x - 96] = 1;
@@ -162,7 +162,7 @@ float d[4];
 begin_products();
 wgmma_fence();
 wgmma_ss_n8_t00(d, A, B, 0);
-wgmma_wait_0();
+wgmma_wait(0);
 data[threadIdx.x] = (int)d[0]; /* HERE */
 
 //! a warp with another descriptor: convergence, 128 threads; differs from its warpgroup

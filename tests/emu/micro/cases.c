@@ -230,9 +230,6 @@ static void add_copies(void) {
     };
     for (int form = 0; form < (int)(sizeof forms / sizeof forms[0]); form++) {
         struct micro_case *one = add("copies", "%s", forms[form].name);
-        one->constants[0].name =
-            "STAGES"; /* of ptx/cp_async.cuh: its waits for 0, 1 and 2 groups */
-        one->constants[0].value = 4;
         set_region(one, 0, "TILE", TILE);
         set_region(one, 1, "SECOND", TILE);
         set_region(one, 2, "BARRIER", 8);

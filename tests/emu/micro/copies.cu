@@ -62,15 +62,15 @@ DEVICE void copy_async(const struct micro_params *params) {
     cp_async_16(thread_tile(), from, bytes);
     if (params->form == CP_ASYNC) {
         cp_async_commit();
-        cp_async_wait_0();
+        cp_async_wait(0);
     } else if (params->form == CP_ASYNC_GROUPS) {
         cp_async_commit();
         cp_async_16(shared_address((u32)SECOND_OFFSET + threadIdx.x * 16u), from, 16);
         cp_async_commit();
         cp_async_commit();
-        cp_async_wait_2();
+        cp_async_wait(2);
         copy_out(params);
-        cp_async_wait_1();
+        cp_async_wait(1);
     } else if (params->form == CP_ASYNC_NOINC) {
         cp_async_arrive_noinc(barrier);
         mbarrier_wait(barrier, 0);
@@ -82,14 +82,14 @@ DEVICE void copy_async(const struct micro_params *params) {
 }
 
 DEVICE void wait_for_groups(void) {
-    bulk_wait_read_3();
-    bulk_wait_read_2();
-    bulk_wait_read_1();
-    bulk_wait_read_0();
-    bulk_wait_3();
-    bulk_wait_2();
-    bulk_wait_1();
-    bulk_wait_0();
+    bulk_wait_read(3);
+    bulk_wait_read(2);
+    bulk_wait_read(1);
+    bulk_wait_read(0);
+    bulk_wait(3);
+    bulk_wait(2);
+    bulk_wait(1);
+    bulk_wait(0);
 }
 
 /* One thread's. */

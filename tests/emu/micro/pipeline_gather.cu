@@ -138,7 +138,7 @@ DEVICE void multiply_scores(float *scores, int stage) {
                          descriptor_advance(keys, (u32)(32 * step)), step > 0);
     }
     wgmma_commit();
-    wgmma_wait_0();
+    wgmma_wait(0);
 }
 
 /* Stores clamp(scores) as bf16 to SCORES: each warp its 16 rows, two stripes of 8 columns per
@@ -197,7 +197,7 @@ DEVICE void multiply_output(float *output, int stage, int accumulate) {
                          step > 0 || accumulate);
     }
     wgmma_commit();
-    wgmma_wait_0();
+    wgmma_wait(0);
 }
 
 DEVICE void store_output(const struct micro_params *params, const float *output) {

@@ -114,13 +114,13 @@ DEVICE void compute_tile(const struct micro_params *params, float *d, int half, 
         mbarrier_wait(barrier_full(pipe->stage), pipe->parity);
         multiply(d, half, pipe->stage, step > 0);
         if (before >= 0) {
-            wgmma_wait_1();
+            wgmma_wait(1);
             release(before);
         }
         before = pipe->stage;
         pipe_advance(pipe);
     }
-    wgmma_wait_0();
+    wgmma_wait(0);
     release(before);
 }
 
@@ -144,7 +144,7 @@ DEVICE void store_tile(const struct micro_params *params, const float *d, int ha
     const int row = (int)threadIdx.x % WARPGROUP;
     const bool issues = row < ROWS;
     if (issues) {
-        bulk_wait_read_0();
+        bulk_wait_read(0);
     }
     barrier_sync(1 + half, WARPGROUP);
     stage_tile(d, half);
@@ -165,7 +165,7 @@ DEVICE void compute_tiles(const struct micro_params *params, int half) {
         compute_tile(params, d, half, &pipe);
         store_tile(params, d, half, tile);
     }
-    bulk_wait_0();
+    bulk_wait(0);
 }
 
 KERNEL void __launch_bounds__(384, 1)

@@ -197,9 +197,9 @@ KERNEL void __launch_bounds__(128, 1)
             wgmma_commit();
         }
     }
-    wgmma_wait_3();
-    wgmma_wait_2();
-    wgmma_wait_1();
-    wgmma_wait_0();
+    wgmma_wait(3);
+    wgmma_wait(2);
+    wgmma_wait(1);
+    wgmma_wait(0);
     store_result((float *)params.out, d);
 }

@@ -5,8 +5,8 @@ import pathlib
 import re
 import sys
 
-DEFINED = re.compile(r"^DEVICE [^;{(]*?([\w$]+(?:\$\{\w+\}\w*)*)\(", re.MULTILINE)
-PLACEHOLDER = re.compile(r"\$\{\w+\}|\$\w")  # wgmma_ss_n${n}_t${ta}${tb}, bulk_wait_$i
+DEFINED = re.compile(r"^(?:DEVICE [^;{(]*?|#define )([\w$]+(?:\$\{\w+\}\w*)*)\(", re.MULTILINE)
+PLACEHOLDER = re.compile(r"\$\{\w+\}|\$\w")  # wgmma_ss_n${n}_t${ta}${tb}
 
 
 def called(name, texts):

@@ -305,9 +305,6 @@ class Finder(Text):
                 self.swap((before, at), (at, end))
         if "arrive" in name:
             self.replace(at, end, f"{{ {self.source(at, end)} {self.source(at, end)} }}")
-        raised = re.fullmatch(r"(.*wait.*_)(\d+)", name)
-        if raised:
-            self.replace(at, at + 1, f"{raised[1]}{int(raised[2]) + 1}")
 
     # ---- what cannot matter
 
