@@ -58,7 +58,7 @@
  * Barriers: likewise; FULL of a block's first part counts the threads that write its row numbers.
  *
  * Knobs: PART_TILES; legal values and the rule that picks them:
- * src/codegen/families/sparse_attn_fwd_sm90_few.c.
+ * src/codegen/families/sparse_gqa_sm90_few.c.
  */
 
 enum { ANY_ORDER, BOUNDS, EXACT }; /* SUMS */

@@ -36,7 +36,7 @@
  * Barriers: likewise.
  *
  * Knobs: PART_TILES; legal values and the rule that picks them:
- * src/codegen/families/sparse_attn_fwd_sm90_few.c.
+ * src/codegen/families/sparse_gqa_sm90_few.c.
  */
 
 /* The first of a thread's two rows of a block; the other one is 8 further down. */

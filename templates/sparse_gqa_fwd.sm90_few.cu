@@ -27,7 +27,7 @@
  * Barriers: likewise, with FULL_PARTS parts of a block; EMPTY's part LEADING_PART is the keys'.
  *
  * Knobs: STAGES, PART_TILES, ITEM_QUERIES; legal values and the rule that picks them:
- * src/codegen/families/sparse_attn_fwd_sm90_few.c.
+ * src/codegen/families/sparse_gqa_sm90_few.c.
  */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)

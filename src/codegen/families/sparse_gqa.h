@@ -142,7 +142,7 @@ void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *
 PLAN(plan_mma); /* of sparse_gqa_fwd, sparse_gqa_bwd and sparse_gqa_scores_fwd */
 PLAN(bwd_keys_plan_mma);
 PLAN(bwd_plan_sm90);
-/* For granularity 64 and 128; for others they call the next two. */
+/* For granularity 64 and 128; for others they call the next two (sparse_gqa_sm90_few.c). */
 PLAN(fwd_plan_sm90);
 PLAN(bwd_keys_plan_sm90);
 PLAN(fwd_plan_few);

@@ -1,0 +1,172 @@
+/*
+ * The plans of variant sm90 of sparse_gqa's kernels with granularity 1, 4 or 16
+ * (templates/sparse_gqa_fwd.sm90_few.cu, sparse_gqa_bwd.sm90.cu, sparse_gqa_bwd_keys.sm90_few.cu;
+ * few_heads.h).
+ *
+ * The rule is sparse_attn's (sparse_attn_fwd_sm90_few.c), with more whole blocks in the ring where
+ * widths are small, and parts of two tiles. An item has a KV head's heads; more than 32 of them leave
+ * the gather its least registers. In sparse_gqa_bwd_keys keys and heads are exchanged: an item's
+ * "heads" are a block's keys; parts of four tiles are 1 % faster than of two there.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "codegen/families/few_heads.h"
+#include "codegen/families/sparse_gqa.h"
+
+enum {
+    UNIT = SMELT__FEW_HEADS_UNIT,
+    DEPTH = 16,             /* of wgmma's products: the heads of dk and dv */
+    HEADS_ITEM = 12,        /* bytes of an item: a query, a KV head and the query's entry */
+    HEADS_TENSOR = 8,       /* the batch and the KV head */
+    BLOCK_ITEM = 16,        /* a block of keys: its number, table, first row and reach */
+    BLOCK_TENSOR = 4,       /* the table: batch and KV head */
+    MOST_BLOCKS = 16,       /* of the ring: a bit each in a thread's parities */
+    WIDE_HEADS = 32,        /* with more: all registers that the gather spares */
+    MOST_OUTPUT = 56 * 256, /* heads times dv of an item: with more the assembler spills */
+    MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
+    MOST_ITEM_HEADS = 64,
+    MOST_UNITED = 48 * 256, /* as MOST_OUTPUT, with several queries: masks need registers, too */
+    PART_TILES = SMELT__FEW_HEADS_PART,
+    FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
+};
+
+/* What all have in common; `more`: tiles of an item's heads beside q's; `part_tiles`: the rule's. */
+static void choose(const struct smelt__spec *spec, int leading, int others, int more,
+                   int part_tiles, struct smelt__few_heads *choice, struct smelt__plan *plan) {
+    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
+    choice->most_stages = MOST_BLOCKS;
+    choice->leading_tiles = leading;
+    choice->tiles = leading + others;
+    choice->query_tiles = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")) + more;
+    choice->leading_parts = smelt__few_heads_parts(leading, choice);
+    choice->ring_tiles = smelt__few_heads_ring(choice, plan);
+    smelt__few_heads_divide_registers(choice->heads > WIDE_HEADS && choice->queries <= 1
+                                          ? SMELT__FEW_HEADS_LEAST_GATHER
+                                          : SMELT__FEW_HEADS_GATHER,
+                                      choice);
+}
+
+static void finish(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                   const struct smelt__few_heads *choice, struct smelt__plan *plan) {
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
+    const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
+    const struct smelt__plan_row item_queries = {"ITEM_QUERIES", has_knob ? "item_queries" : NULL,
+                                                 choice->queries,
+                                                 "queries of an item, whose lists are united"};
+    smelt__sparse_gqa_name(spec, plan);
+    smelt__few_heads_plan(spec, choice, plan);
+    if (choice->queries)
+        smelt__plan_add_rows(plan, spec, &item_queries, 1);
+    launch->queries = choice->queries;
+    plan->item = "query";
+    plan->blocks_per_multiprocessor = 1;
+    plan->max_registers = smelt__registers_of_thread(arch, plan->threads, 1);
+    plan->persistent = 1;
+}
+
+static int kv_heads(const struct smelt__spec *spec) {
+    return (int)smelt__spec_get(spec, "kv_heads");
+}
+
+/* The heads of an item of `queries` queries, rounded up to a multiple of `step`. */
+static int item_heads(const struct smelt__spec *spec, int queries, int step) {
+    const int heads = (int)smelt__spec_get(spec, "heads") / kv_heads(spec);
+    return (queries * heads + step - 1) / step * step;
+}
+
+/* The most queries of an item whose lists may be united: as many as have at most `most_heads` heads. */
+static int most_queries(const struct smelt__spec *spec, int step, int most_heads) {
+    int queries = smelt__spec_get(spec, "unite") ? MOST_QUERIES : 1;
+    while (queries > 1 && item_heads(spec, queries, step) > most_heads)
+        queries /= 2;
+    return queries;
+}
+
+int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                   struct smelt__plan *plan, struct smelt__message *message) {
+    const int most_heads = MOST_UNITED / (int)smelt__spec_get(spec, "dv");
+    const int most =
+        most_queries(spec, UNIT, most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS);
+    const int queries = smelt__spec_knob(spec, "item_queries", most);
+    struct smelt__few_heads choice = {.heads = item_heads(spec, queries, UNIT),
+                                      .head_blocks = kv_heads(spec),
+                                      .item_bytes = HEADS_ITEM,
+                                      .tensor_bytes = HEADS_TENSOR,
+                                      .statistics = 1,
+                                      .numbers = queries > 1,
+                                      .weights = 1,
+                                      .queries = queries};
+    if (queries > most)
+        return smelt__spec_refuse(spec, message,
+                                  "item_queries=%d is too many; legal: at most %d (with unite=1 "
+                                  "those that have 64 heads of a KV head, 48 with dv=256; else 1)",
+                                  queries, most);
+    if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT)
+        return smelt__spec_refuse(spec, message,
+                                  "variant sm90 with granularity 1, 4 or 16 needs at most 56 heads "
+                                  "of a KV head with dv=256");
+    choose(spec, smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")),
+           smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv")), 0, PART_TILES, &choice, plan);
+    plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
+    finish(spec, arch, &choice, plan);
+    smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
+                    "1: a logit per head in the denominator");
+    return 0;
+}
+
+int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                                    struct smelt__plan *plan, struct smelt__message *message) {
+    const int values = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv"));
+    const int64_t sums = smelt__spec_get(spec, "sums");
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
+    struct smelt__few_heads choice = {.heads = item_heads(spec, 1, DEPTH),
+                                      .head_blocks = kv_heads(spec),
+                                      .item_bytes = HEADS_ITEM,
+                                      .tensor_bytes = HEADS_TENSOR,
+                                      .numbers = 1,
+                                      .weights = 1,
+                                      .queries = 1};
+    if (smelt__refuse_without_warpgroups(spec, arch, message))
+        return -1;
+    if (choice.heads > WIDE_HEADS ||
+        smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK)
+        return smelt__spec_refuse(
+            spec, message,
+            "variant sm90 needs granularity 1, 4 or 16 and at most %d heads of a KV head",
+            WIDE_HEADS);
+    choose(spec, values, smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")), values,
+           PART_TILES, &choice, plan);
+    plan->template_name = "sparse_gqa_bwd.sm90.cu";
+    finish(spec, arch, &choice, plan);
+    smelt__plan_add(plan, "SUMS", (int)sums, SMELT__FROM_SPEC,
+                    "dk and dv: 0 added in any order, 1 only bounds of the sums, 2 exact sums");
+    launch->exact = sums == SMELT__GQA_SUMS_EXACT;
+    if (sums != SMELT__GQA_SUMS_ANY) {
+        char *const name = plan->kernel_name + strlen(plan->kernel_name);
+        snprintf(name, sizeof plan->kernel_name - (size_t)(name - plan->kernel_name), "_%s",
+                 smelt__spec_choice(spec, "sums"));
+    }
+    return 0;
+}
+
+int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
+                                        const struct smelt__arch *arch, struct smelt__plan *plan,
+                                        struct smelt__message *message) {
+    const int keys = (int)smelt__spec_get(spec, "granularity");
+    const int values = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv"));
+    const int tiles = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")) + values;
+    struct smelt__few_heads choice = {.heads = (keys + UNIT - 1) / UNIT * UNIT,
+                                      .head_blocks = 1,
+                                      .item_bytes = BLOCK_ITEM,
+                                      .tensor_bytes = BLOCK_TENSOR,
+                                      .numbers = 1,
+                                      .weights = 2};
+    (void)message; /* it always has a plan */
+    choose(spec, 0, tiles, values, tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART : PART_TILES,
+           &choice, plan);
+    plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";
+    finish(spec, arch, &choice, plan);
+    plan->item = NULL; /* no query, of which the call knows how many there are */
+    return 0;
+}
