@@ -25,7 +25,7 @@ struct indexer_bwd_main_params {
                              it lacks the key or keys is -1 */
     void *dq;            /* [tokens, HEADS, DIM] bf16; written for every member */
     void *dweights;      /* [tokens, HEADS]; likewise */
-    float *dk;           /* [rows, DIM] sums; column order of sparse_attn_bwd.columns.cuh */
+    float *dk;           /* [rows, DIM] sums; column order of common/key_columns.cuh */
     const float *grains; /* [rows] to which addends are rounded (common/grain.cuh); null without
                              DETERMINISTIC */
     long long q_token_stride, q_head_stride;

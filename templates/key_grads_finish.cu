@@ -2,13 +2,13 @@
 //@use common/warp_sums.cuh
 //@use ptx/grid.cuh
 //@use ptx/math.cuh
-//@use sparse_attn_bwd.columns.cuh
+//@use common/key_columns.cuh
 //@use key_grads_finish.params.h
 //@use key_grads_finish.slices.cuh
 /*
  * The last kernel of a backward pass: stores a gradient by keys (sparse_attn's dkv, indexer_bwd's
  * dk; `dkv` below) from its fp32 sums, whose columns are in the order of
- * sparse_attn_bwd.columns.cuh. For sparse_attn also dsink from its parts, and the rows of dq that
+ * common/key_columns.cuh. For sparse_attn also dsink from its parts, and the rows of dq that
  * were computed in slices. Meaning: include/smelt/sparse_attn.h, include/smelt/indexer_bwd.h.
  *
  * Any grid size; a thread converts 8 columns of a row at a time, with a grid stride. A warp sums a

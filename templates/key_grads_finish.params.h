@@ -22,7 +22,7 @@ struct dq_slices {
 struct key_grads_finish_params {
     struct dq_slices dq;
     const float *sums;        /* [batches, key_heads, rows, DQK] columns in the order of
-                                 sparse_attn_bwd.columns.cuh */
+                                 common/key_columns.cuh */
     void *dkv;                /* [batches, rows, key_heads, DQK], of the kind `mode` says */
     const float *dsink_parts; /* [parts, heads], or null */
     float *dsink;             /* [heads], or null */

@@ -27,7 +27,7 @@
  *            registers throughout the item
  *   dKV      [BLOCK_KEYS, DQK] = dS^T Q + P^T dO: units of 32 columns and some keys, which the warps
  *            take cyclically. Each unit goes from registers to global memory; dkv's columns are kept
- *            in the fragments' order (sparse_attn_bwd.columns.cuh), which gives wide accesses
+ *            in the fragments' order (common/key_columns.cuh), which gives wide accesses
  *
  * Shared memory (offsets and sizes: the plan above):
  *   QUERY      [BLOCK_HEADS][KEY_COLUMNS] bf16; at the end dQ, staged for global memory

@@ -5,7 +5,7 @@
  * elements. See include/smelt/sparse_attn.h for what the tensors hold.
  *
  * A group is GROUP_QUERIES queries that share a list of keys; a key is a KV row, numbered
- * batch * rows + row. The previous kernels (sparse_attn_bwd_lists, sparse_attn_bwd_rows) write the
+ * batch * rows + row. The previous kernels (attention_lists, attention_bwd_rows) write the
  * groups' data to the caller's workspace.
  */
 enum { STEP_NONE, STEP_LOOSE, STEP_CLOSE };
@@ -31,7 +31,7 @@ struct sparse_attn_bwd_params {
                                    delta */
     void *dq;                   /* [batches, tokens, HEADS, DQK] bf16; every member's is written */
     float *dkv;                 /* [batches * rows, DQK] sums, columns in the order of
-                                   sparse_attn_bwd.columns.cuh; not with DETERMINISTIC */
+                                   common/key_columns.cuh; not with DETERMINISTIC */
     void *partials;             /* with DETERMINISTIC: bf16 [groups, key_stride, rows, DQK], the
                                    same order of columns, a row for each of the group's items, or
                                    for each pair of them; written up to each list's end; row 0 is

@@ -1,6 +1,6 @@
 /*
  * Arguments of the sparse_attn_bwd_sum kernel. Included by the host code and, by the generator, by
- * the CUDA source: plain C types only. See sparse_attn_bwd_lists.params.h for starts and entries.
+ * the CUDA source: plain C types only. See attention_lists.params.h for starts and entries.
  */
 struct sparse_attn_bwd_sum_params {
     const void *partials; /* bf16 [groups, key_stride, key_rows, DQK]: an entry has the rows from

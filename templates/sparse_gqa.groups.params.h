@@ -2,7 +2,7 @@
 /*
  * Groups of neighbouring entries of the query list, whose lists are united, for the kernels of sparse_gqa
  * with entries of 1 to 16 rows. Included by the host code and, by the generator, by the CUDA source: plain
- * C types only. The arrays are those of sparse_attn_bwd_lists, whose keys are a list's entries here: entry
+ * C types only. The arrays are those of attention_lists, whose keys are a list's entries here: entry
  * e of batch b is number b * blocks + e. List n of a query is united in row n * groups + group.
  */
 struct gqa_groups_params {

@@ -19,7 +19,7 @@ struct sparse_gqa_bwd_params {
                                 delta */
     void *dq;        /* [batches, tokens, HEADS, DQK] bf16 */
     float *dk, *dv;  /* [batches, KV_HEADS, rows, DQK or DV] sums, which are added to; columns in
-                                the order of sparse_attn_bwd.columns.cuh. Null in sparse_gqa_bwd
+                                the order of common/key_columns.cuh. Null in sparse_gqa_bwd
                                 where sparse_gqa_bwd_keys sums them */
     const int *starts, *items, *queries; /* the reverse index */
     long long q_batch_stride, q_token_stride, q_head_stride;

@@ -6,7 +6,7 @@
 //@use common/grain.cuh
 //@use common/row_sums.cuh
 //@use common/softmax.cuh
-//@use indexer_bwd_grains.finite.cuh
+//@use key_grads_grains.finite.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
 //@use ptx/proxy.cuh

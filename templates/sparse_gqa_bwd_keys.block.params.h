@@ -10,7 +10,7 @@ struct sparse_gqa_bwd_block_params {
     struct gqa_block_source k, v;
     struct gqa_items_params items;
     const int *queries;      /* of the reverse index: a pair's entry */
-    const float *statistics; /* [entries, HEADS, 2], as sparse_attn_bwd_rows writes them */
+    const float *statistics; /* [entries, HEADS, 2], as attention_bwd_rows writes them */
     void *dq_partials;       /* [units][DQK / 32][32][8] bf16 */
     float *key_partials;     /* [items][GROUPS][(DQK + DV) / 8][128][4]: see the kernel's head */
     float scale;             /* softmax scale, natural units */

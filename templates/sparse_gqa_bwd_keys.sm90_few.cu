@@ -9,7 +9,7 @@
 //@use ptx/registers.cuh
 //@use ptx/warp.cuh
 //@use ptx/wgmma.cuh
-//@use sparse_attn_bwd.columns.cuh
+//@use common/key_columns.cuh
 //@use sparse_gqa_bwd_keys.few.params.h
 /*
  * dk and dv of sparse attention for grouped heads with wgmma, key-stationary, for small blocks of keys:

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use common/work.params.h
-//@use sparse_attn_bwd.columns.cuh
+//@use common/key_columns.cuh
 //@use sparse_gqa_sums.params.h
 /*
  * Backward pass of sparse_gqa, after the block-stationary kernel: sums of dk and dv from the partial

@@ -15,7 +15,7 @@ struct sparse_gqa_sums_params {
     const int *items;          /* of the reverse index */
     const float *key_partials; /* as sparse_gqa_bwd_keys.block.params.h has them */
     float *dk_sums, *dv_sums;  /* [batches, KV_HEADS, rows, DQK or DV], columns in the order of
-                                  sparse_attn_bwd.columns.cuh */
+                                  common/key_columns.cuh */
     int blocks, rows;
     int adds;  /* 1: adds to the sums; 0: overwrites them */
     int lists; /* of the reverse index */

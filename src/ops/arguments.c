@@ -66,6 +66,13 @@ smelt_status smelt__check_map_strides(const char *name, const struct smelt__tens
     return SMELT_OK;
 }
 
+size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes) {
+    const size_t offset = *end, size = (size_t)count * bytes;
+    *end = offset + (size + SMELT__WORKSPACE_ALIGNMENT - 1) / SMELT__WORKSPACE_ALIGNMENT *
+                        SMELT__WORKSPACE_ALIGNMENT;
+    return offset;
+}
+
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,
                                     size_t alignment, const char *call) {
     if (needed == 0)

@@ -51,6 +51,9 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
 smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
                                       const char *knob);
 
+/* Allocates `count` elements of this size in a workspace at *end, and advances *end. Returns their offset. */
+size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes);
+
 /* `needed` bytes of device memory at a multiple of `alignment`; 0 needs nothing. `call`: the public
  * function, whose _workspace says how much. */
 smelt_status smelt__check_workspace(const void *workspace, size_t bytes, size_t needed,

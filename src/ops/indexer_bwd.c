@@ -49,7 +49,7 @@ static smelt_status launch(struct smelt__call *call) {
     const struct smelt__indexer_bwd_call chain = {made, call->args, find_layout(made, call->args),
                                                   call->stream};
     SMELT__TRY(smelt__call_check(call, chain.layout.bytes, NULL, 0));
-    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, chain.layout.dk.groups));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, chain.layout.groups));
     return smelt__indexer_bwd_launch(&chain);
 }
 

@@ -4,11 +4,12 @@
 #include <stdint.h>
 
 #include "common/tensor_map.h"
-#include "indexer_bwd_grains.params.h"
 #include "indexer_bwd_lists.params.h"
 #include "indexer_bwd_main.params.h"
+#include "key_grads_grains.params.h"
 #include "ops/arguments.h"
 #include "ops/divide.h"
+#include "ops/key_grads.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
@@ -39,22 +40,20 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
 /* 32-bit words from the bounds on that begin as zeros: bounds, and dk's sums. */
 static size_t zero_words(const struct smelt__indexer_bwd_call *call) {
     const size_t sums = (size_t)call->args->rows * (size_t)call->indexer->dim;
-    return sums ? (call->layout.dk.sums - call->layout.bounds) / sizeof(float) + sums : 0;
+    return sums ? (call->layout.sums - call->layout.bounds) / sizeof(float) + sums : 0;
 }
 
 void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_t groups,
                                 int64_t key_stride, int64_t rows, int several,
                                 struct smelt__indexer_bwd_layout *layout) {
-    const struct smelt__key_grads_shape shape = smelt__indexer_bwd_shape(indexer);
     const int64_t entries = groups * indexer->main.group_queries;
-    layout->dk.groups = groups;
-    layout->dk.key_count = rows;
-    layout->dk.key_stride = (int)key_stride;
+    layout->groups = groups;
+    layout->key_stride = (int)key_stride;
     layout->members = smelt__workspace_place(&layout->bytes, entries, sizeof(int));
-    layout->dk.counts = smelt__workspace_place(&layout->bytes, groups, sizeof(int));
+    layout->counts = smelt__workspace_place(&layout->bytes, groups, sizeof(int));
     layout->runs = smelt__workspace_place(
         &layout->bytes, indexer->main.group_tiles > 1 ? groups : 0, 2 * sizeof(int));
-    layout->dk.keys = smelt__workspace_place(&layout->bytes, groups * key_stride, sizeof(int));
+    layout->keys = smelt__workspace_place(&layout->bytes, groups * key_stride, sizeof(int));
     layout->grads = smelt__workspace_place(&layout->bytes, entries * key_stride, sizeof(float));
     if (indexer->deterministic) {
         layout->reach = smelt__workspace_place(&layout->bytes, entries, sizeof(float));
@@ -66,7 +65,7 @@ void smelt__indexer_bwd_lay_out(const struct smelt__indexer_bwd *indexer, int64_
     }
     layout->bounds = smelt__workspace_place(&layout->bytes, indexer->deterministic ? rows : 0,
                                             SMELT__INDEXER_BWD_UNIT_KINDS * sizeof(unsigned));
-    smelt__key_grads_place(&shape, 0, &layout->bytes, &layout->dk);
+    layout->sums = smelt__workspace_place(&layout->bytes, rows * indexer->dim, sizeof(float));
 }
 
 /* Each group's list of keys, with their gradients; and the zeros. */
@@ -80,22 +79,22 @@ static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
         SMELT__TENSOR_T(limit, args->limit),
         SMELT__TENSOR_T(grad, args->grad),
         .members = at(call, layout->members),
-        .counts = at(call, layout->dk.counts),
+        .counts = at(call, layout->counts),
         .runs = indexer->main.group_tiles > 1 ? at(call, layout->runs) : NULL,
-        .keys = at(call, layout->dk.keys),
+        .keys = at(call, layout->keys),
         .grads = at(call, layout->grads),
         .zeros = at(call, layout->bounds),
         .zero_vectors = (long long)(zero_words(call) / ZERO_WORDS),
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
         .width = (int)args->width * indexer->granularity,
-        .groups = (int)layout->dk.groups,
+        .groups = (int)layout->groups,
         .group_queries = indexer->main.group_queries,
-        .key_stride = layout->dk.key_stride,
+        .key_stride = layout->key_stride,
     };
     const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
     return launch(call, SMELT__INDEXER_BWD_LISTS,
-                  smelt__blocks_for(kernel, layout->dk.groups, kernel->most_blocks), &params);
+                  smelt__blocks_for(kernel, layout->groups, kernel->most_blocks), &params);
 }
 
 /* An addend's most bits such that those of all groups together have BOUND_BITS. */
@@ -122,31 +121,31 @@ static int64_t resident_for_threads(const struct smelt__indexer_bwd_call *call,
 }
 
 /* What the passes of the grains have in common. */
-static struct indexer_bwd_grains_params grains_params(const struct smelt__indexer_bwd_call *call,
-                                                      struct smelt__indexer_bwd_chunk chunk) {
+static struct key_grads_grains_params grains_params(const struct smelt__indexer_bwd_call *call,
+                                                    struct smelt__indexer_bwd_chunk chunk) {
     const struct smelt__indexer_bwd *indexer = call->indexer;
     const smelt_indexer_bwd_args *args = call->args;
     const struct smelt__indexer_bwd_layout *layout = &call->layout;
-    const int64_t first = chunk.first * indexer->main.group_queries, stride = layout->dk.key_stride;
-    return (struct indexer_bwd_grains_params){
+    const int64_t first = chunk.first * indexer->main.group_queries, stride = layout->key_stride;
+    return (struct key_grads_grains_params){
         SMELT__TENSOR_TH(q, args->q),
         SMELT__TENSOR_T(weights, args->weights),
         .members = (const int *)at(call, layout->members) + first,
-        .counts = (const int *)at(call, layout->dk.counts) + chunk.first,
-        .keys = (const int *)at(call, layout->dk.keys) + chunk.first * stride,
+        .counts = (const int *)at(call, layout->counts) + chunk.first,
+        .keys = (const int *)at(call, layout->keys) + chunk.first * stride,
         .grads = (const float *)at(call, layout->grads) + first * stride,
         .reach = (float *)at(call, layout->reach) + first,
         .tops = at(call, layout->tops),
         .bounds = at(call, layout->bounds),
         .grains = at(call, layout->grains),
-        .sums = at(call, layout->dk.sums),
+        .sums = at(call, layout->sums),
         .totals = at(call, layout->totals),
         .heads = indexer->heads,
         .dim = indexer->dim,
         .rows = (int)args->rows,
         .groups = (int)chunk.groups,
         .group_queries = indexer->main.group_queries,
-        .key_stride = layout->dk.key_stride,
+        .key_stride = layout->key_stride,
         .weights_bf16 = indexer->weights_bf16,
         .top_count = (int)resident_for(call, SMELT__INDEXER_BWD_REACH, chunk.groups,
                                        SMELT__INDEXER_BWD_TOPS),
@@ -159,7 +158,7 @@ static struct indexer_bwd_grains_params grains_params(const struct smelt__indexe
 /* Computes the grains to whose multiples a chunk's addends to dk are rounded. Bounds start as 0. */
 static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
                                   struct smelt__indexer_bwd_chunk chunk) {
-    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const struct key_grads_grains_params params = grains_params(call, chunk);
     const int64_t rows = call->args->rows;
     if (!chunk.begins && rows > 0)
         SMELT__TRY(smelt__fill_async(call->indexer->context, params.bounds, 0,
@@ -198,18 +197,18 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
         .k = args->k.data,
         SMELT__TENSOR_T(weights, args->weights),
         .members = at(call, layout->members),
-        .counts = at(call, layout->dk.counts),
+        .counts = at(call, layout->counts),
         .runs = call->indexer->main.group_tiles > 1 ? at(call, layout->runs) : NULL,
-        .keys = at(call, layout->dk.keys),
+        .keys = at(call, layout->keys),
         .grads = at(call, layout->grads),
         SMELT__TENSOR_TH(dq, args->dq),
         SMELT__TENSOR_T(dweights, args->dweights),
-        .dk = at(call, layout->dk.sums),
+        .dk = at(call, layout->sums),
         .grains = call->indexer->deterministic ? at(call, layout->grains) : NULL,
         .k_row_bytes = args->rows > 1 ? (unsigned)(args->k.strides[0] * 2) : 0,
         .tokens = (int)args->tokens,
         .rows = (int)args->rows,
-        .key_stride = layout->dk.key_stride,
+        .key_stride = layout->key_stride,
         .weights_bf16 = call->indexer->weights_bf16,
     };
     return call->indexer->main.tensor_maps ? make_map(call, &params->q_map) : SMELT_OK;
@@ -231,7 +230,7 @@ static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
 /* A chunk of several: its sums, added to those of the chunks before. */
 static smelt_status launch_totals(const struct smelt__indexer_bwd_call *call,
                                   struct smelt__indexer_bwd_chunk chunk) {
-    const struct indexer_bwd_grains_params params = grains_params(call, chunk);
+    const struct key_grads_grains_params params = grains_params(call, chunk);
     const int64_t vectors = call->args->rows * (call->indexer->dim / ZERO_WORDS);
     return launch(call, SMELT__INDEXER_BWD_TOTALS,
                   resident_for_threads(call, SMELT__INDEXER_BWD_TOTALS, vectors), &params);
@@ -264,7 +263,7 @@ smelt_status smelt__indexer_bwd_check(const struct smelt__indexer_bwd_call *call
  * for the last. */
 static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
                                  struct indexer_bwd_main_params *params) {
-    const int64_t groups = call->layout.dk.groups;
+    const int64_t groups = call->layout.groups;
     const int64_t chunks = smelt__divide_up(groups, call->indexer->main.exact_groups);
     struct smelt__indexer_bwd_chunk chunk = {.groups = smelt__divide_up(groups, chunks)};
     for (; chunk.first < groups; chunk.first += chunk.groups) {
@@ -281,7 +280,7 @@ static smelt_status launch_exact(const struct smelt__indexer_bwd_call *call,
  * refused before anything is launched. */
 static smelt_status launch_queries(const struct smelt__indexer_bwd_call *call) {
     const struct smelt__indexer_bwd_chunk all = {
-        .groups = call->layout.dk.groups, .begins = 1, .ends = 1};
+        .groups = call->layout.groups, .begins = 1, .ends = 1};
     struct indexer_bwd_main_params params;
     SMELT__TRY(fill_main(call, &params));
     SMELT__TRY(launch_lists(call));
@@ -293,27 +292,21 @@ smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_ca
     const smelt_indexer_bwd_args *args = call->args;
     if (args->rows == 0)
         return SMELT_OK;
-    const struct smelt__key_grads_call dk = {
+    const struct smelt__key_grads grads = {
         .context = call->indexer->context,
-        .shape = smelt__indexer_bwd_shape(call->indexer),
-        .layout = &call->layout.dk,
         .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
-        .workspace = args->workspace,
         .stream = call->stream,
+        .sums = at(call, call->layout.sums),
+        .keys = args->rows,
+        .columns = call->indexer->dim,
+        .pdl = call->layout.groups > 0,
     };
-    const smelt_tensor *tensor = args->dk.data        ? &args->dk
-                                 : args->dk_fp32.data ? &args->dk_fp32
-                                                      : &args->dk_sum;
-    const struct key_grads_finish_params params = {
-        .dkv = tensor->data,
-        .dkv_row_stride = tensor->strides[0],
-        .mode = args->dk.data        ? FINISH_BF16
-                : args->dk_fp32.data ? FINISH_FP32
-                                     : FINISH_ADD,
-        .batches = 1,
-        .rows = (int)args->rows,
-    };
-    return smelt__key_grads_launch_finish(&dk, params);
+    struct key_grads_finish_params params =
+        smelt__key_grads_params(&args->dk, &args->dk_fp32, &args->dk_sum);
+    params.dkv_row_stride = params.dkv_batch_stride; /* the first stride is of rows */
+    params.batches = 1;
+    params.rows = (int)args->rows;
+    return smelt__key_grads_launch(&grads, params);
 }
 
 smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call) {

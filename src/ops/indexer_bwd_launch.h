@@ -7,7 +7,6 @@
 #include "codegen/families/indexer_bwd.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "ops/call.h"
-#include "ops/key_grads.h"
 #include "smelt/indexer_bwd.h"
 
 enum {
@@ -35,20 +34,16 @@ static inline int smelt__indexer_bwd_place(const struct smelt__indexer_bwd *inde
            (!indexer->deterministic && kernel >= SMELT__INDEXER_BWD_MAIN ? left_out : 0);
 }
 
-/* dk's sums: in deterministic mode, too, they are added to, since additions are exact. */
-static inline struct smelt__key_grads_shape
-smelt__indexer_bwd_shape(const struct smelt__indexer_bwd *indexer) {
-    return (struct smelt__key_grads_shape){
-        .columns = indexer->dim, .group_items = 1, .key_rows = 1};
-}
-
 /* Where each array lies in the workspace, bytes from its start. */
 struct smelt__indexer_bwd_layout {
-    size_t members, runs, grads;
+    size_t members, counts, runs, keys, grads;
     size_t reach, tops, grains, totals;
     size_t bounds; /* ahead of the sums: zeroed together */
-    struct smelt__key_grads_layout dk;
+    size_t
+        sums; /* of dk; in deterministic mode, too, they are added to, since additions are exact */
     size_t bytes; /* of all */
+    int64_t groups;
+    int key_stride;
 };
 
 /* Places the arrays from layout->bytes on, for `groups` groups with lists of `key_stride` entries, a

@@ -137,7 +137,7 @@ static struct layout lay_out(const struct dense_loss *made,
                                    &layout.indexer);
         return layout;
     }
-    layout.indexer.dk.key_stride = (int)stride;
+    layout.indexer.key_stride = (int)stride;
     layout.indexer.grads = smelt__workspace_place(end, queries * stride, sizeof(float));
     return layout;
 }
@@ -282,7 +282,7 @@ static smelt_status launch_logits(const struct chain *chain, const struct chunk 
         .weights = from_query(chunk, args->index_weights, weight_bytes_of(chain)),
         .window_begin = {chain->begins + chunk->first, {0}},
         .window_end = {chain->ends + chunk->first, {0}},
-        .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.dk.key_stride}},
+        .logits = {at(chain, chain->layout.indexer.grads), {chain->layout.indexer.key_stride}},
     };
     const struct smelt__indexer_chain inside = {.inner_only = 1};
     return smelt__indexer_scorer_launch(&chain->made->scorer, &part, &inside, chain->call->stream);
@@ -358,9 +358,9 @@ static smelt_status launch_rows(const struct chain *chain, const struct chunk *c
         .grad_loss = args->grad_loss.data,
         .losses = losses_of(chain) + chunk->group,
         .members = lists ? at(chain, layout->members) : NULL,
-        .counts = lists ? at(chain, layout->dk.counts) : NULL,
+        .counts = lists ? at(chain, layout->counts) : NULL,
         .runs = lists && main->group_tiles > 1 ? at(chain, layout->runs) : NULL,
-        .keys = lists ? at(chain, layout->dk.keys) : NULL,
+        .keys = lists ? at(chain, layout->keys) : NULL,
         .losses_stride = losses_stride(chain),
         .first = (int)chunk->first,
         .tokens = (int)args->tokens,
@@ -368,7 +368,7 @@ static smelt_status launch_rows(const struct chain *chain, const struct chunk *c
         .groups = (int)smelt__divide_up(chunk->queries, group_queries),
         .group_queries = group_queries,
         .scores_stride = (int)chain->layout.scores_stride,
-        .key_stride = layout->dk.key_stride,
+        .key_stride = layout->key_stride,
         .query_weight = args->query_weight,
     };
     return launch_kernel(chain, SMELT__INDEXER_DENSE_ROWS,

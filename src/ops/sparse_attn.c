@@ -2,9 +2,9 @@
 #include "smelt/sparse_attn.h"
 
 #include "codegen/families/sparse_attn.h"
+#include "ops/attention_call.h"
 #include "ops/call.h"
-#include "ops/sparse_attn_backward.h"
-#include "ops/sparse_attn_call.h"
+#include "ops/sparse_attn.h"
 #include "ops/sparse_attn_partition.h"
 #include "runtime/log.h"
 
@@ -29,12 +29,17 @@ static void prepare(smelt_operator *op) {
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
+/* Of workspace. */
+static size_t bytes_of(int64_t queries, int buckets) {
+    return buckets && queries > 0 ? smelt__partition_layout(queries, buckets).bytes : 0;
+}
+
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
-    const smelt_sparse_attn_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    SMELT__TRY(smelt__sparse_attn_check_queries(&fields));
-    *bytes = smelt__sparse_attn_workspace(smelt__sparse_attn_count_queries(&fields),
-                                          ((const struct sparse_attn *)call->op)->buckets);
+    const struct smelt__attention_call fields =
+        SMELT__ATTENTION_CALL((smelt_sparse_attn_args *)call->args);
+    SMELT__TRY(smelt__attention_check_queries(&fields));
+    *bytes = bytes_of(smelt__attention_count_queries(&fields),
+                      ((const struct sparse_attn *)call->op)->buckets);
     return SMELT_OK;
 }
 
@@ -65,6 +70,33 @@ static smelt_status launch_buckets(const struct sparse_attn *attn, const struct 
         params->work.pdl_wait_at_end = i > 0;
         SMELT__TRY(smelt__kernel_launch(attn->op.context, kernel, &one, call->stream));
     }
+    return SMELT_OK;
+}
+
+smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
+                                     struct sparse_attn_fwd_params *params, int64_t *queries) {
+    const smelt_sparse_attn_args *args = call->args;
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
+    *queries = 0;
+    SMELT__TRY(smelt__attention_check_call(&fields));
+    const int64_t wanted = smelt__attention_count_queries(&fields);
+    if (wanted == 0)
+        return SMELT_OK; /* an empty call's tensors are not checked */
+    SMELT__TRY(smelt__call_check(call, bytes_of(wanted, buckets), NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, wanted));
+    *params = (struct sparse_attn_fwd_params){
+        .work = smelt__attention_work(&fields, wanted),
+        SMELT__TENSOR_BTH(q, args->q),
+        .kv = args->kv.data,
+        .sink = args->sink.data,
+        SMELT__TENSOR_BTH(out, args->out),
+        SMELT__TENSOR_BTH(lse, args->lse),
+        SMELT__TENSOR_BTH(max_logits, args->max_logits),
+        .kv_batch_stride = args->kv.strides[0],
+        .kv_row_bytes = args->rows > 1 ? (unsigned)(args->kv.strides[1] * 2) : 0,
+        .scale = args->scale,
+    };
+    *queries = wanted;
     return SMELT_OK;
 }
 

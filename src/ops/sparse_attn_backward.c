@@ -1,13 +1,14 @@
-/* See sparse_attn_backward.h. A call is checked, its workspace is laid out (sparse_attn_grad_layout.h), and
+/* See sparse_attn.h. A call is checked, its workspace is laid out (sparse_attn_grad_layout.h), and
  * its kernels are launched one after another; each params struct is filled where its kernel is launched. */
-#include "ops/sparse_attn_backward.h"
+#include "ops/sparse_attn.h"
 
 #include <inttypes.h>
 #include <stdint.h>
 
 #include "ops/arguments.h"
+#include "ops/attention_call.h"
 #include "ops/divide.h"
-#include "ops/sparse_attn_call.h"
+#include "ops/key_grads.h"
 #include "ops/split_sizes.h"
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
@@ -65,8 +66,8 @@ smelt_status
 smelt__sparse_attn_backward_workspace(const struct smelt__sparse_attn_backward *backward,
                                       const struct smelt__call *given, size_t *bytes) {
     const smelt_sparse_attn_grad_args *args = given->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
-    SMELT__TRY(smelt__sparse_attn_check_queries(&fields));
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
+    SMELT__TRY(smelt__attention_check_queries(&fields));
     SMELT__TRY(check_rows(args));
     *bytes = smelt__grad_find_layout(backward, args).bytes;
     return SMELT_OK;
@@ -98,10 +99,10 @@ static smelt_status check_partition(const struct smelt__sparse_attn_backward *ba
 static smelt_status check(const struct smelt__sparse_attn_backward *backward,
                           struct smelt__call *given, struct smelt__grad_layout *layout) {
     const smelt_sparse_attn_grad_args *args = given->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     const struct smelt__memory partition = {"partition", args->partition,
                                             args->partition ? args->partition_bytes : 0, 0};
-    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
+    SMELT__TRY(smelt__attention_check_call(&fields));
     SMELT__TRY(check_rows(args));
     *layout = smelt__grad_find_layout(backward, args);
     SMELT__TRY(check_partition(backward, args, layout->queries));
@@ -116,7 +117,7 @@ struct call {
     const smelt_sparse_attn_grad_args *args; /* the library's copy, with every stride filled in */
     struct CUstream_st *stream;
     struct smelt__grad_layout layout; /* of args.workspace */
-    struct smelt__key_grads_call dkv;
+    struct smelt__dkv_call dkv;
     /* Set only if the call has queries: */
     struct sparse_attn_partition_params partition; /* with buckets */
     struct work_params work; /* the queries: the partition's list or the caller's */
@@ -152,9 +153,9 @@ static int64_t zeros_of(const struct call *call) {
 
 static smelt_status launch_partition(struct call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(call->args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(call->args);
     const int buckets = backward->shape.buckets;
-    call->work = smelt__sparse_attn_work(&fields, call->layout.queries);
+    call->work = smelt__attention_work(&fields, call->layout.queries);
     if (!buckets)
         return SMELT_OK;
     void *const given = (void *)(uintptr_t)call->args->partition;
@@ -181,7 +182,7 @@ static int list_stride(const struct call *call) {
 static smelt_status launch_lists(const struct call *call) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
     const struct smelt__grad_layout *layout = &call->layout;
-    const struct sparse_attn_bwd_lists_params params = {
+    const struct attention_lists_params params = {
         .work = call->work,
         .last_range = call->last_range,
         .members = at(call, layout->members),
@@ -211,7 +212,7 @@ static smelt_status launch_lists(const struct call *call) {
 /* Computes each row's statistics, concurrently with the lists kernel, whose results it does not read. */
 static smelt_status launch_rows(const struct call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    struct sparse_attn_bwd_rows_params params = {
+    struct attention_bwd_rows_params params = {
         .work = call->work,
         .last_range = call->last_range,
         SMELT__TENSOR_BTH(out, args->out),
@@ -298,8 +299,8 @@ static smelt_status fill_main(struct call *call) {
                     &call->main.grad_out_map);
 }
 
-/* smelt__key_grads_call's launch_groups: the main kernel over one chunk. */
-static smelt_status launch_groups(void *user, const struct smelt__key_grads_chunk *chunk) {
+/* smelt__dkv_call's launch_groups: the main kernel over one chunk. */
+static smelt_status launch_groups(void *user, const struct smelt__dkv_chunk *chunk) {
     struct call *const call = user;
     const struct smelt__kernel *kernel = kernel_of(call, SMELT__BACKWARD_MAIN);
     const int64_t left = (int64_t)call->args->free_multiprocessors + chunk->free_multiprocessors;
@@ -337,26 +338,26 @@ static struct dq_slices slices_of(const struct call *call) {
 
 static smelt_status launch_finish(const struct call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    const smelt_tensor *dkv = args->dkv.data        ? &args->dkv
-                              : args->dkv_fp32.data ? &args->dkv_fp32
-                                                    : &args->dkv_sum;
-    struct key_grads_finish_params params = {
-        .dkv = dkv->data,
-        .dkv_batch_stride = dkv->strides[0],
-        .dkv_row_stride = dkv->strides[1],
-        .mode = args->dkv.data        ? FINISH_BF16
-                : args->dkv_fp32.data ? FINISH_FP32
-                                      : FINISH_ADD,
-        .dsink_parts = at(call, call->layout.dsink_parts),
-        .dsink = args->dsink.data,
-        .batches = (int)args->batches,
-        .rows = (int)args->rows,
-        .heads = call->backward->shape.heads,
-        .parts = (int)call->layout.parts,
+    const struct smelt__key_grads grads = {
+        .context = call->backward->op->context,
+        .finish = kernel_of(call, SMELT__BACKWARD_FINISH),
+        .stream = call->stream,
+        .sums = at(call, call->layout.dkv.sums),
+        .keys = call->layout.dkv.key_count,
+        .columns = call->backward->shape.dqk,
+        .pdl = call->layout.dkv.groups > 0,
     };
+    struct key_grads_finish_params params =
+        smelt__key_grads_params(&args->dkv, &args->dkv_fp32, &args->dkv_sum);
+    params.dsink_parts = at(call, call->layout.dsink_parts);
+    params.dsink = args->dsink.data;
+    params.batches = (int)args->batches;
+    params.rows = (int)args->rows;
+    params.heads = call->backward->shape.heads;
+    params.parts = (int)call->layout.parts;
     if (call->grid.sliced > 0)
         params.dq = slices_of(call);
-    return smelt__key_grads_launch_finish(&call->dkv, params);
+    return smelt__key_grads_launch(&grads, params);
 }
 
 /* ---- all launches ---------------------------------------------------------------------------- */
@@ -367,7 +368,7 @@ static smelt_status launch_queries(struct call *call) {
     SMELT__TRY(launch_partition(call));
     SMELT__TRY(launch_lists(call));
     SMELT__TRY(launch_rows(call));
-    return smelt__key_grads_launch(&call->dkv);
+    return smelt__dkv_launch(&call->dkv);
 }
 
 /* For a call without queries: the gradients of keys and sinks are zeros; if they are added, nothing is. */
@@ -383,13 +384,12 @@ smelt_status smelt__sparse_attn_backward_launch(const struct smelt__sparse_attn_
                                                 struct smelt__call *given) {
     struct call call = {.backward = backward, .args = given->args, .stream = given->stream};
     SMELT__TRY(check(backward, given, &call.layout));
-    call.dkv = (struct smelt__key_grads_call){
+    call.dkv = (struct smelt__dkv_call){
         .context = backward->op->context,
         .shape = smelt__grad_shape(backward),
         .layout = &call.layout.dkv,
         .transpose = kernel_of(&call, SMELT__BACKWARD_TRANSPOSE),
         .sum = kernel_of(&call, SMELT__BACKWARD_SUM),
-        .finish = kernel_of(&call, SMELT__BACKWARD_FINISH),
         .workspace = call.args->workspace,
         .launch_groups = launch_groups,
         .user = &call,

@@ -3,8 +3,8 @@
 
 #include <stdint.h>
 
+#include "ops/attention_call.h"
 #include "ops/divide.h"
-#include "ops/sparse_attn_call.h"
 #include "ops/split_sizes.h"
 
 enum {
@@ -14,9 +14,8 @@ enum {
     LEAST_SAVED = 2
 };
 
-struct smelt__key_grads_shape
-smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
-    return (struct smelt__key_grads_shape){
+struct smelt__dkv_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
+    return (struct smelt__dkv_shape){
         .columns = backward->shape.dqk,
         .deterministic = backward->deterministic,
         .group_items = backward->main.head_blocks,
@@ -27,7 +26,7 @@ smelt__grad_shape(const struct smelt__sparse_attn_backward *backward) {
 
 /* Upper bound of the number of slices with any grid. Grows with the numbers of items and keys. */
 static int64_t most_slices(const struct smelt__sparse_attn_backward *backward,
-                           const struct smelt__key_grads_layout *dkv) {
+                           const struct smelt__dkv_layout *dkv) {
     const int64_t items = dkv->groups * backward->main.head_blocks, most = backward->main_blocks;
     const int64_t blocks = items * (dkv->key_stride / KEY_STEP);
     if (backward->main.slice_blocks == 0)
@@ -97,15 +96,15 @@ static int64_t dq_list_stride(const struct smelt__sparse_attn_backward *backward
 struct smelt__grad_layout
 smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                         const smelt_sparse_attn_grad_args *args) {
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     const struct smelt__sparse_attn_shape *shape = &backward->shape;
     const int64_t slots = args->width < shape->topk ? args->width : shape->topk;
     const int64_t key_count = args->batches * args->rows;
-    const struct smelt__key_grads_shape dkv = smelt__grad_shape(backward);
-    struct smelt__grad_layout layout = {.queries = smelt__sparse_attn_count_queries(&fields)};
+    const struct smelt__dkv_shape dkv = smelt__grad_shape(backward);
+    struct smelt__grad_layout layout = {.queries = smelt__attention_count_queries(&fields)};
     const int64_t groups = smelt__divide_up(layout.queries, backward->main.group_queries);
     layout.entries = groups * backward->main.group_queries;
-    layout.parts = smelt__divide_up(layout.entries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
+    layout.parts = smelt__divide_up(layout.entries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
     layout.dkv.groups = groups;
     layout.dkv.key_count = key_count;
     layout.dkv.key_stride =
@@ -137,6 +136,6 @@ smelt__grad_find_layout(const struct smelt__sparse_attn_backward *backward,
                                                sizeof(uint16_t));
     layout.progress =
         smelt__workspace_place(&layout.bytes, key_count > 0, SMELT__WORKSPACE_ALIGNMENT);
-    smelt__key_grads_place(&dkv, args->workspace_limit, &layout.bytes, &layout.dkv);
+    smelt__dkv_place(&dkv, args->workspace_limit, &layout.bytes, &layout.dkv);
     return layout;
 }

@@ -5,7 +5,7 @@
 #include "codegen/families/sparse_attn.h"
 #include "codegen/families/sparse_attn_bwd.h"
 #include "ops/call.h"
-#include "ops/key_grads.h"
+#include "ops/sparse_attn_dkv.h"
 #include "ops/sparse_attn_partition.h"
 
 /* The backward part of an operator. Immutable after creation. */
@@ -36,13 +36,13 @@ struct smelt__grad_layout {
     int64_t dq_side_stride; /* between the list copies of a query's items; 0: one shared list */
     size_t slices;          /* partial dq of items that several thread blocks share */
     size_t progress;        /* directly before the sums, so that one fill zeroes both */
-    struct smelt__key_grads_layout dkv;
+    struct smelt__dkv_layout dkv;
     size_t bytes; /* of the whole workspace */
     int64_t queries, entries, parts;
 };
 
 /* The inputs of the layout of dkv's sums. */
-struct smelt__key_grads_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
+struct smelt__dkv_shape smelt__grad_shape(const struct smelt__sparse_attn_backward *backward);
 
 /* The layout for checked extents. dq is as the caller passed it, unchecked; data NULL: not known. */
 struct smelt__grad_layout

@@ -31,7 +31,7 @@ struct forward {
     const smelt_sparse_gqa_args *args;
     const struct smelt__sparse_gqa_launch *launch; /* of the main kernel */
     struct sparse_gqa_fwd_params params;           /* query-stationary */
-    struct sparse_attn_bwd_lists_params groups;    /* query-stationary, if lists are united */
+    struct attention_lists_params groups;          /* query-stationary, if lists are united */
     struct sparse_gqa_block_params block;          /* block-stationary */
 };
 
@@ -49,7 +49,7 @@ static smelt_status place_groups(struct forward *forward) {
                            "batches * rows is %" PRId64
                            "; with unite=1 it must be below 2^28: leave unite=1 out",
                            gqa->fields.batches * gqa->fields.rows);
-    forward->groups = (struct sparse_attn_bwd_lists_params){
+    forward->groups = (struct attention_lists_params){
         .members = smelt__gqa_take(gqa, groups * queries, sizeof(int)),
         .counts = smelt__gqa_take(gqa, lists, sizeof(int)),
         .keys = smelt__gqa_take(gqa, lists * stride, sizeof(int)),
@@ -69,7 +69,7 @@ static smelt_status place_groups(struct forward *forward) {
 static smelt_status unite_list(const struct forward *forward, int64_t list) {
     const struct smelt__gqa *const gqa = &forward->gqa;
     const int64_t first = list * forward->groups.groups;
-    struct sparse_attn_bwd_lists_params params = forward->groups;
+    struct attention_lists_params params = forward->groups;
     params.counts += first;
     params.keys += first * params.key_stride;
     params.masks += first * params.key_stride;
@@ -83,7 +83,7 @@ static smelt_status unite_list(const struct forward *forward, int64_t list) {
 
 /* Unites the lists of groups of queries, which then are the main kernel's items. */
 static smelt_status launch_groups(struct forward *forward) {
-    const struct sparse_attn_bwd_lists_params *const groups = &forward->groups;
+    const struct attention_lists_params *const groups = &forward->groups;
     struct work_params *const work = &forward->params.work;
     forward->params.groups = (struct gqa_groups_params){
         .work = *work,
@@ -241,7 +241,7 @@ static void pack(struct forward *forward) {
     const smelt_sparse_gqa_args *args = forward->args;
     const struct gqa_groups_params groups = forward->params.groups;
     forward->params = (struct sparse_gqa_fwd_params){
-        .work = smelt__sparse_attn_work(&forward->gqa.fields, forward->gqa.queries),
+        .work = smelt__attention_work(&forward->gqa.fields, forward->gqa.queries),
         .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
@@ -256,10 +256,10 @@ static void pack(struct forward *forward) {
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct forward forward;
-    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
-    const int64_t queries = smelt__sparse_attn_count_queries(&fields);
+    SMELT__TRY(smelt__attention_check_call(&fields));
+    const int64_t queries = smelt__attention_count_queries(&fields);
     if (queries == 0)
         return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(place(call, &forward));

@@ -6,9 +6,8 @@
 #include <stdint.h>
 
 #include "codegen/families/sparse_gqa.h"
+#include "ops/attention_call.h"
 #include "ops/call.h"
-#include "ops/key_grads.h"
-#include "ops/sparse_attn_call.h"
 #include "ops/sparse_gqa_table.h"
 #include "runtime/kernel.h"
 
@@ -36,7 +35,7 @@
 struct smelt__gqa {
     const struct smelt__call *call;
     const struct smelt__kernel *const *kernels; /* of the pass */
-    struct smelt__sparse_attn_call fields;
+    struct smelt__attention_call fields;
     const smelt_const_tensor *q, *k, *v;
     int64_t free_multiprocessors;
     void *workspace;
@@ -53,8 +52,8 @@ struct smelt__gqa {
 /* Initialises a call from its args struct; smelt__gqa_begin must follow. */
 #define SMELT__GQA(call_, args)                                                                    \
     {                                                                                              \
-        .call = (call_), .fields = SMELT__SPARSE_ATTN_CALL(args), .q = &(args)->q,                 \
-        .k = &(args)->k, .v = &(args)->v, .free_multiprocessors = (args)->free_multiprocessors,    \
+        .call = (call_), .fields = SMELT__ATTENTION_CALL(args), .q = &(args)->q, .k = &(args)->k,  \
+        .v = &(args)->v, .free_multiprocessors = (args)->free_multiprocessors,                     \
         .workspace = (args)->workspace                                                             \
     }
 

@@ -7,14 +7,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/attention.h"
 #include "ops/divide.h"
+#include "ops/key_grads.h"
 #include "ops/sparse_gqa.h"
 #include "ops/split_sizes.h"
 #include "runtime/log.h"
 
 /* clang-format off */
-#include "indexer_bwd_grains.bins.params.h"
+#include "key_grads_grains.bins.params.h"
 #include "sparse_gqa_bwd_keys.block.params.h"
 #include "sparse_gqa_bwd_keys.few.params.h"
 #include "sparse_gqa_sums.params.h"
@@ -135,7 +136,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     SMELT__TRY(smelt__gqa_begin(gqa));
     backward->keys = args->batches * args->rows * gqa->kv_heads;
     backward->kind = kind_of(backward);
-    const int64_t parts = smelt__divide_up(gqa->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES);
+    const int64_t parts = smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
     backward->statistics = smelt__gqa_take(gqa, gqa->queries * gqa->heads, 2 * sizeof(float));
     backward->dsink_parts = smelt__gqa_take(gqa, parts * gqa->heads, sizeof(float));
     backward->dk = smelt__gqa_take(gqa, backward->keys * gqa->dqk, sizeof(float));
@@ -168,7 +169,7 @@ static smelt_status clear_sums(const struct backward *backward) {
 
 static smelt_status launch_rows(const struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
-    const struct sparse_attn_bwd_rows_params params = {
+    const struct attention_bwd_rows_params params = {
         .work = backward->gqa.index.work,
         SMELT__TENSOR_BTH(out, args->out),
         SMELT__TENSOR_BTH(grad_out, args->grad_out),
@@ -181,7 +182,7 @@ static smelt_status launch_rows(const struct backward *backward) {
     };
     return smelt__gqa_launch_all(
         &backward->gqa, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-        smelt__divide_up(backward->gqa.queries, SMELT__SPARSE_ATTN_BWD_ENTRIES), &params);
+        smelt__divide_up(backward->gqa.queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES), &params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
@@ -291,7 +292,7 @@ static smelt_status launch_ranges(const struct backward *backward,
 /* Computes the grains of dk's and dv's rows from their bounds, which until then lie in the memory of the sums. */
 static smelt_status launch_grains(const struct backward *backward,
                                   struct sparse_gqa_bwd_params params) {
-    const struct indexer_bwd_bins_params bins = {
+    const struct key_grads_bins_params bins = {
         .bounds = (void *)backward->dk,
         .grains = backward->grains,
         .rows = backward->keys,
@@ -327,65 +328,57 @@ static smelt_status launch_queries(struct backward *backward) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Writes the caller's dk or dv, and with one of them dsink. `tensors`: the argument's three forms (bf16, fp32,
- * added to). */
+/* Writes the caller's dk or dv, the tensor of *params, and dsink if that is there. */
 static smelt_status launch_finish(const struct backward *backward, int number, int columns,
-                                  float *sums, const smelt_tensor *tensors, int with_dsink) {
-    static const int modes[] = {FINISH_BF16, FINISH_FP32, FINISH_ADD};
+                                  const float *sums, struct key_grads_finish_params params) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const struct smelt__gqa *const gqa = &backward->gqa;
-    const int form = tensors[0].data ? 0 : tensors[1].data ? 1 : 2;
-    const struct smelt__key_grads_layout layout = {.key_count = backward->keys};
-    const struct smelt__key_grads_call call = {
+    const struct smelt__key_grads grads = {
         .context = gqa->call->op->context,
-        .shape = {.columns = columns},
-        .layout = &layout,
         .finish = gqa->kernels[number],
-        .workspace = sums,
         .stream = gqa->call->stream,
+        .sums = sums,
+        .keys = backward->keys,
+        .columns = columns,
     };
-    const struct key_grads_finish_params params = {
-        .dkv = tensors[form].data,
-        .dsink_parts = with_dsink ? backward->dsink_parts : NULL,
-        .dsink = with_dsink ? args->dsink.data : NULL,
-        .dkv_batch_stride = tensors[form].strides[0],
-        .dkv_row_stride = tensors[form].strides[1],
-        .dkv_head_stride = tensors[form].strides[2],
-        .mode = modes[form],
-        .batches = (int)args->batches,
-        .rows = (int)args->rows,
-        .key_heads = gqa->kv_heads,
-        .heads = gqa->heads,
-        .parts = (int)smelt__divide_up(gqa->queries, SMELT__SPARSE_ATTN_BWD_ENTRIES),
-    };
-    return smelt__key_grads_launch_finish(&call, params);
+    params.batches = (int)args->batches;
+    params.rows = (int)args->rows;
+    params.key_heads = gqa->kv_heads;
+    params.heads = gqa->heads;
+    params.parts = (int)smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
+    return smelt__key_grads_launch(&grads, params);
 }
 
 static smelt_status launch_all(struct backward *backward) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const int queries = backward->gqa.queries > 0, blocks = queries && backward->kind == BLOCKS;
+    struct key_grads_finish_params dk =
+        smelt__key_grads_params(&args->dk, &args->dk_fp32, &args->dk_sum);
+    dk.dsink_parts = args->dsink.data ? backward->dsink_parts : NULL;
+    dk.dsink = args->dsink.data;
     if (backward->keys > 0 && !blocks)
         SMELT__TRY(clear_sums(backward));
     if (queries)
         SMELT__TRY(blocks ? launch_blocks(backward) : launch_queries(backward));
     if (backward->keys > 0 || args->dsink.data)
         SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->gqa.dqk,
-                                 backward->dk, &args->dk, args->dsink.data != NULL));
-    if (backward->keys > 0)
-        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->gqa.dv,
-                                 backward->dv, &args->dv, 0));
-    return SMELT_OK;
+                                 backward->dk, dk));
+    return backward->keys > 0
+               ? launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->gqa.dv,
+                               backward->dv,
+                               smelt__key_grads_params(&args->dv, &args->dv_fp32, &args->dv_sum))
+               : SMELT_OK;
 }
 
 smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
     const smelt_sparse_gqa_grad_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct backward backward;
-    SMELT__TRY(smelt__sparse_attn_check_call(&fields));
+    SMELT__TRY(smelt__attention_check_call(&fields));
     SMELT__TRY(place(call, &backward));
     SMELT__TRY(smelt__call_check(call, backward.gqa.bytes, NULL, 0));
     SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.gqa.queries));
-    backward.gqa.index.work = smelt__sparse_attn_work(&backward.gqa.fields, backward.gqa.queries);
+    backward.gqa.index.work = smelt__attention_work(&backward.gqa.fields, backward.gqa.queries);
     backward.gqa.index.lists = (struct gqa_lists_params)SMELT__SPARSE_GQA_LISTS_PARAMS(args);
     return launch_all(&backward);
 }

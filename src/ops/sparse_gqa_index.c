@@ -19,7 +19,7 @@ enum {
     MOST_TILE_COST = 40
 };
 
-static smelt_status check_rows(const struct smelt__sparse_attn_call *fields) {
+static smelt_status check_rows(const struct smelt__attention_call *fields) {
     if (fields->batches * fields->rows <= INT64_C(1) << MOST_ROW_BITS)
         return SMELT_OK;
     return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
@@ -30,7 +30,7 @@ static smelt_status check_rows(const struct smelt__sparse_attn_call *fields) {
 
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     const struct smelt__spec *spec = &gqa->call->op->spec;
-    SMELT__TRY(smelt__sparse_attn_check_queries(&gqa->fields));
+    SMELT__TRY(smelt__attention_check_queries(&gqa->fields));
     SMELT__TRY(check_rows(&gqa->fields));
     int count;
     gqa->kernels =
@@ -40,7 +40,7 @@ smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     gqa->dqk = (int)smelt__spec_get(spec, "dqk");
     gqa->dv = (int)smelt__spec_get(spec, "dv");
     gqa->granularity = (int)smelt__spec_get(spec, "granularity");
-    gqa->queries = gqa->chunk = smelt__sparse_attn_count_queries(&gqa->fields);
+    gqa->queries = gqa->chunk = smelt__attention_count_queries(&gqa->fields);
     gqa->index.groups = smelt__spec_get(spec, "lists") ? gqa->kv_heads : 1;
     return SMELT_OK;
 }

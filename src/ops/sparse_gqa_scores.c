@@ -6,10 +6,10 @@
 #include "runtime/log.h"
 
 static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_args *args,
-                                                const struct smelt__sparse_attn_call *fields,
+                                                const struct smelt__attention_call *fields,
                                                 int64_t queries) {
     return (struct sparse_gqa_scores_fwd_params){
-        .work = smelt__sparse_attn_work(fields, queries),
+        .work = smelt__attention_work(fields, queries),
         .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
@@ -25,9 +25,9 @@ static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_ar
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_gqa_scores_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     int64_t queries;
-    SMELT__TRY(smelt__sparse_attn_check_forward(call, &fields, 0, &queries));
+    SMELT__TRY(smelt__attention_check_forward(call, &fields, &queries));
     if (queries == 0)
         return SMELT_OK;
     const struct sparse_gqa_scores_fwd_params params = pack(args, &fields, queries);

@@ -1,16 +1,16 @@
 /* The operator sparse_scores: see smelt/sparse_scores.h. */
 #include "smelt/sparse_scores.h"
 
+#include "ops/attention_call.h"
 #include "ops/call.h"
-#include "ops/sparse_attn_call.h"
 #include "ops/sparse_scores_table.h"
 #include "runtime/log.h"
 #include "sparse_scores_fwd.params.h"
 
-static void fill(const smelt_sparse_scores_args *args, const struct smelt__sparse_attn_call *call,
+static void fill(const smelt_sparse_scores_args *args, const struct smelt__attention_call *call,
                  int64_t queries, struct sparse_scores_fwd_params *params) {
     *params = (struct sparse_scores_fwd_params){
-        .work = smelt__sparse_attn_work(call, queries),
+        .work = smelt__attention_work(call, queries),
         SMELT__TENSOR_BTH(q, args->q),
         .kv = args->kv.data,
         SMELT__TENSOR_BTH(lse, args->lse),
@@ -26,10 +26,10 @@ static void fill(const smelt_sparse_scores_args *args, const struct smelt__spars
 
 static smelt_status launch(struct smelt__call *call) {
     const smelt_sparse_scores_args *args = call->args;
-    const struct smelt__sparse_attn_call fields = SMELT__SPARSE_ATTN_CALL(args);
+    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct sparse_scores_fwd_params params;
     int64_t queries;
-    SMELT__TRY(smelt__sparse_attn_check_forward(call, &fields, 0, &queries));
+    SMELT__TRY(smelt__attention_check_forward(call, &fields, &queries));
     if (queries == 0)
         return SMELT_OK;
     fill(args, &fields, queries, &params);

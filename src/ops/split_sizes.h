@@ -9,7 +9,7 @@
 
 enum {
     /* Groups in one wave on the largest Hopper GPUs, also on other devices: the order of sums must
-     * not depend on the device. A chunk of partial rows (key_grads.c) is a whole number of waves where
+     * not depend on the device. A chunk of partial rows (sparse_attn_dkv.c) is a whole number of waves where
      * possible. */
     SMELT__SPLIT_WAVE = 132,
     /* Least number of chunks where a chunk's sums overlap the next chunk's main kernel. (The last
@@ -24,7 +24,7 @@ enum {
     /* Bytes of partial rows if the caller sets no limit. */
     SMELT__SPLIT_PARTIALS = 1536 << 20,
 
-    /* Entries in a round of the CSR-to-CSC transpose (key_grads.c): 16 MB, unless a
+    /* Entries in a round of the CSR-to-CSC transpose (sparse_attn_dkv.c): 16 MB, unless a
      * single chunk has more. The kernel writes a range's entries in scattered order; at this size
      * they stay in L2 until all are written. The same holds for the starts of the lists. */
     SMELT__SPLIT_ROUND_ENTRIES = 1 << 22,

@@ -7,7 +7,7 @@
  * Writes gradients by key from mma.m16n8k16 accumulators to global memory, in units of some keys by
  * 32 columns. Rows are either fp32 sums that are added to, or bf16 partial rows that are stored
  * (`partial`, a compile-time constant). Their columns are in the fragments' order
- * (sparse_attn_bwd.columns.cuh), which makes the accesses wide. VECTOR_REDUCTIONS: four values per
+ * (common/key_columns.cuh), which makes the accesses wide. VECTOR_REDUCTIONS: four values per
  * reduction.
  */
 

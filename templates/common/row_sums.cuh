@@ -4,7 +4,7 @@
 //@use ptx/reduce.cuh
 /*
  * Writes 64 x 32 accumulators to rows in global memory: adds them to fp32 sums, or stores them as
- * bf16 partial rows. Columns are in the order of sparse_attn_bwd.columns.cuh.
+ * bf16 partial rows. Columns are in the order of common/key_columns.cuh.
  *
  * The SM's throughput for reductions is the bottleneck. It is highest when an instruction covers
  * 128 bytes of each of 4 rows. Of each row a quad holds two runs of 64 contiguous bytes; lanes 16

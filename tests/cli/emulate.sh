@@ -182,7 +182,7 @@ mkdir -m 777 "$work/shared"
 chmod 777 "$work/shared"
 with SMELT_EMU_OBJECTS "$work/shared/objects" 'SMELT_EMU_OBJECTS names a folder that cannot be used: .*writable by everyone'
 # It may hold any of an operator's kernels.
-run emit --arch sm_90a sparse_attn_bwd_lists:pass=group
+run emit --arch sm_90a attention_lists:pass=group
 cp "$work/out" "$work/lists.cu"
 SMELT_EMU_SOURCE=$work/lists.cu gives 0 '' check --emulate --lists causal --schedules 1 "$operator,passes=both"
 

@@ -5,7 +5,7 @@
 
 #include "../unit/test.h"
 #include "fakes.h"
-#include "indexer_bwd_grains.params.h"
+#include "key_grads_grains.params.h"
 #include "smelt/indexer_bwd.h"
 #include "smelt/sparse_attn.h"
 
@@ -119,10 +119,10 @@ TEST(clusters_that_fit) {
 /* The launches that find a part's grains read the lists and gradients of that part's groups: each
  * array continues where the part before ends. Returns how many parts there are. */
 static int expect_parts(const smelt_indexer_bwd_args *args) {
-    const struct indexer_bwd_grains_params *before = NULL;
+    const struct key_grads_grains_params *before = NULL;
     int parts = 0;
     for (int i = 0; i < driver->chain_length; i++) {
-        const struct indexer_bwd_grains_params *is = (const void *)driver->chain[i].params;
+        const struct key_grads_grains_params *is = (const void *)driver->chain[i].params;
         if (is->q != args->q.data || is->weights != args->weights.data)
             continue; /* another kernel's params */
         if (before && is->counts != before->counts) {
@@ -155,7 +155,7 @@ TEST(bounds_of_every_part) {
     args.indices.data = address(4), args.grad.data = address(5), args.dq.data = address(6);
     args.dweights.data = address(7), args.dk.data = address(8), args.workspace = address(9);
     driver->no_fills = 1;
-    driver->chain_params = sizeof(struct indexer_bwd_grains_params);
+    driver->chain_params = sizeof(struct key_grads_grains_params);
     for (args.tokens = 1; args.tokens < 200; args.tokens++) {
         driver->fills = driver->chain_length = 0;
         assert_int_equal(

@@ -203,7 +203,7 @@ TEST(kernels_of_an_architecture) {
 #define GQA "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity="
 #define INDEX " sparse_gqa_lists sparse_gqa_lists sparse_gqa_lists"
 #define BACKWARD(last)                                                                             \
-    "sparse_attn_bwd_rows" INDEX " sparse_gqa_bwd_keys key_grads_finish key_grads_finish " last
+    "attention_bwd_rows" INDEX " sparse_gqa_bwd_keys key_grads_finish key_grads_finish " last
     static const struct {
         const char *spec, *arch, *kernels;
     } cases[] = {
@@ -215,7 +215,7 @@ TEST(kernels_of_an_architecture) {
         {GQA "64,unite=1", "sm_100a", "sparse_gqa_fwd"},
         {"sparse_gqa:heads=34,kv_heads=2,dqk=128,dv=128,topk=16,granularity=64,unite=1", "sm_90a",
          "sparse_gqa_fwd" INDEX " sparse_gqa_merge"},
-        {GQA "4,unite=1", "sm_90a", "sparse_gqa_fwd sparse_attn_bwd_lists"},
+        {GQA "4,unite=1", "sm_90a", "sparse_gqa_fwd attention_lists"},
         {GQA "4,unite=1", "sm_80", "sparse_gqa_fwd"},
         {GQA "128,passes=backward", "sm_90a", BACKWARD("sparse_gqa_sums sparse_gqa_sums")},
         {GQA "128,passes=backward", "sm_80", BACKWARD("sparse_gqa_bwd")},

@@ -2,8 +2,7 @@
  * refusals in addition to those that follow from the operator's tables (tests/gpu/arguments.c,
  * tests/fault/arguments.c). There is no device: pointers are not dereferenced, and nothing is launched. */
 #include "no_device.h"
-#include "ops/sparse_attn_backward.h"
-#include "ops/sparse_attn_call.h"
+#include "ops/sparse_attn.h"
 #include "ops/split_sizes.h"
 #include "smelt/sparse_attn.h"
 #include "smelt/status.h"

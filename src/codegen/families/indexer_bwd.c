@@ -3,11 +3,11 @@
  */
 #include "codegen/families/indexer_bwd.h"
 
-#include "codegen/families/indexer_bwd_grains.h"
 #include "codegen/families/indexer_bwd_lists.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/key_grads_finish.h"
+#include "codegen/families/key_grads_grains.h"
 #include "codegen/families/sparse_attn_keys.h"
 
 enum { MAIN }; /* members by number */
@@ -23,7 +23,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
     smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_lists, 0, pass);
     for (int i = 0; i < grains; i++)
-        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, i, pass);
+        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, i, pass);
     smelt__expansion_add(expansion, spec, MAIN, pass);
     smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
                     "dqk", smelt__spec_get(spec, "dim"));
@@ -45,7 +45,7 @@ const struct smelt__operator_family smelt__indexer_bwd = {
                SMELT__KEYS(keys),
                SMELT__MEMBER("main", &smelt__indexer_bwd_main.schema)},
     .passes = SMELT__BACKWARD,
-    SMELT__FAMILIES(&smelt__indexer_bwd_lists, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
+    SMELT__FAMILIES(&smelt__indexer_bwd_lists, &smelt__key_grads_grains, &smelt__indexer_bwd_main,
                     &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,

@@ -9,12 +9,12 @@
 #include <stdio.h>
 
 #include "codegen/families/dense_scores_fwd.h"
-#include "codegen/families/indexer_bwd_grains.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
 #include "codegen/families/indexer_loss.h"
 #include "codegen/families/key_grads_finish.h"
+#include "codegen/families/key_grads_grains.h"
 
 enum { LOGITS, SCORES, MAIN }; /* members by number */
 
@@ -190,7 +190,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
     smelt__expansion_add_other(expansion, spec, &indexer_dense_rows, PASS_ROWS, pass);
     smelt__expansion_add_other(expansion, spec, &smelt__indexer_loss_sum, 0, pass);
     for (int i = 0; i < grains; i++)
-        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, i, pass);
+        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, i, pass);
     add_indexer(expansion, spec, MAIN, pass);
     smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
                     "dqk", smelt__spec_get(spec, "index_dim"));
@@ -221,7 +221,7 @@ const struct smelt__operator_family smelt__indexer_dense_loss = {
                .check = check},
     .passes = SMELT__FORWARD,
     SMELT__FAMILIES(&smelt__indexer_logits_fwd, &smelt__dense_scores_fwd, &indexer_dense_rows,
-                    &smelt__indexer_loss_sum, &smelt__indexer_bwd_grains, &smelt__indexer_bwd_main,
+                    &smelt__indexer_loss_sum, &smelt__key_grads_grains, &smelt__indexer_bwd_main,
                     &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,

@@ -93,10 +93,10 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (smelt__sparse_attn_bounds(spec, bounds) > 0)
         add_partition(spec, expansion, SMELT__BACKWARD);
-    add_backward(spec, expansion, &smelt__sparse_attn_bwd_lists, SMELT__BWD_LISTS_GROUP);
-    add_backward(spec, expansion, &smelt__sparse_attn_bwd_rows, 0);
+    add_backward(spec, expansion, &smelt__attention_lists, SMELT__ATTENTION_LISTS_GROUP);
+    add_backward(spec, expansion, &smelt__attention_bwd_rows, 0);
     if (deterministic)
-        add_backward(spec, expansion, &smelt__sparse_attn_bwd_lists, SMELT__BWD_LISTS_TRANSPOSE);
+        add_backward(spec, expansion, &smelt__attention_lists, SMELT__ATTENTION_LISTS_TRANSPOSE);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
     if (deterministic)
         add_backward(spec, expansion, &smelt__sparse_attn_bwd_sum, 0);
@@ -141,7 +141,7 @@ const struct smelt__operator_family smelt__sparse_attn = {
                .check = smelt__sparse_attn_check},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     SMELT__FAMILIES(&smelt__sparse_attn_fwd, &smelt__sparse_attn_partition, &smelt__sparse_attn_bwd,
-                    &smelt__sparse_attn_bwd_lists, &smelt__sparse_attn_bwd_rows,
+                    &smelt__attention_lists, &smelt__attention_bwd_rows,
                     &smelt__sparse_attn_bwd_sum, &smelt__key_grads_finish),
     .expand = expand,
     .presets = presets,

@@ -2,27 +2,12 @@
  * plans. */
 #pragma once
 
-#include "codegen/family.h"
+#include "codegen/families/attention.h"
 
 /* The main kernel: dq, and dkv's sums. */
 extern const struct smelt__kernel_family smelt__sparse_attn_bwd;
-/* Before it: each group's list of keys; each row's statistics. In deterministic mode: the lists by
- * keys, and the sums of the main kernel's partial rows. After it: key_grads_finish. */
-extern const struct smelt__kernel_family smelt__sparse_attn_bwd_lists;
-extern const struct smelt__kernel_family smelt__sparse_attn_bwd_rows;
+/* In deterministic mode, after it: the sums of its partial rows. */
 extern const struct smelt__kernel_family smelt__sparse_attn_bwd_sum;
-
-/* Values of the key `pass` of sparse_attn_bwd_lists. */
-enum smelt__sparse_attn_bwd_lists_pass { SMELT__BWD_LISTS_GROUP = 0, SMELT__BWD_LISTS_TRANSPOSE };
-
-/* Threads of a block of the pass `group`; keys that one of the pass `transpose` takes at a time. */
-enum { SMELT__BWD_LISTS_THREADS = 256, SMELT__BWD_TRANSPOSE_RANGE = 256 };
-
-/* Queries whose rows share a tile of the main kernel, at most: a byte holds their mask. */
-enum { SMELT__SPARSE_ATTN_BWD_MOST_GROUP = 8 };
-
-/* Entries of a block of the kernel sparse_attn_bwd_rows. */
-enum { SMELT__SPARSE_ATTN_BWD_ENTRIES = 16 };
 
 /* What the host reads of a main kernel's plan; each is a constant of the kernel, too. */
 struct smelt__sparse_attn_bwd_launch {

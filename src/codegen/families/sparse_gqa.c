@@ -2,9 +2,9 @@
  * main kernels. */
 #include "codegen/families/sparse_gqa.h"
 
-#include "codegen/families/indexer_bwd_grains.h"
+#include "codegen/families/attention.h"
 #include "codegen/families/key_grads_finish.h"
-#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/key_grads_grains.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/plan/limits.h"
 
@@ -118,8 +118,8 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
                    SMELT__GQA_LISTS_FILL, SMELT__FORWARD);
         smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_merge, 0, SMELT__FORWARD);
     } else if (unite) {
-        smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_bwd_lists,
-                                   SMELT__BWD_LISTS_GROUP, SMELT__FORWARD);
+        smelt__expansion_add_other(expansion, spec, &smelt__attention_lists,
+                                   SMELT__ATTENTION_LISTS_GROUP, SMELT__FORWARD);
     }
     if (unites_blocks) {
         smelt__spec_set(&blocks, "unite", 0); /* the pass `unite` does not depend on it */
@@ -145,7 +145,7 @@ static int is_exact(const struct smelt__spec *spec) {
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     struct smelt__spec plain = *spec; /* the backward pass unites no lists */
     smelt__spec_set(&plain, "unite", 0);
-    smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_bwd_rows, 0, SMELT__BACKWARD);
+    smelt__expansion_add_other(expansion, spec, &smelt__attention_bwd_rows, 0, SMELT__BACKWARD);
     add_passes(&plain, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,
                SMELT__GQA_LISTS_FILL, SMELT__BACKWARD);
     smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
@@ -160,7 +160,7 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
         smelt__spec_set(bwd, "sums", SMELT__GQA_SUMS_EXACT);
         smelt__spec_set(smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD), "sums",
                         SMELT__GQA_SUMS_BOUNDS);
-        smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_grains, SMELT__GRAINS_BINS,
+        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, SMELT__GRAINS_BINS,
                                    SMELT__BACKWARD);
         smelt__expansion_condition(expansion, queries + 1, queries, "sm90");
     }
@@ -202,10 +202,9 @@ const struct smelt__operator_family smelt__sparse_gqa = {
                .check = smelt__sparse_gqa_check},
     .passes = SMELT__FORWARD | SMELT__BACKWARD,
     SMELT__FAMILIES(&smelt__sparse_gqa_fwd, &smelt__sparse_gqa_lists, &smelt__sparse_gqa_merge,
-                    &smelt__sparse_gqa_sums, &smelt__sparse_attn_bwd_rows, &smelt__sparse_gqa_bwd,
+                    &smelt__sparse_gqa_sums, &smelt__attention_bwd_rows, &smelt__sparse_gqa_bwd,
                     &smelt__sparse_gqa_bwd_keys, &smelt__key_grads_finish,
-                    &smelt__sparse_gqa_united, &smelt__sparse_attn_bwd_lists,
-                    &smelt__indexer_bwd_grains),
+                    &smelt__sparse_gqa_united, &smelt__attention_lists, &smelt__key_grads_grains),
     .expand = expand,
     .presets = presets,
 };

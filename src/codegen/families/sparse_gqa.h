@@ -99,12 +99,12 @@ enum smelt__sparse_gqa_forward_kernel {
     SMELT__SPARSE_GQA_UNITE, /* a pass of sparse_gqa_lists */
     SMELT__SPARSE_GQA_UNITED,
     /* Only where lists may be united, with variant sm90 and smaller entries: */
-    SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* sparse_attn_bwd_lists, pass group */
+    SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* attention_lists, pass group */
 };
 
 /* The kernels of the backward pass in the order of its expansion. */
 enum smelt__sparse_gqa_backward_kernel {
-    SMELT__SPARSE_GQA_BACKWARD_ROWS,  /* sparse_attn_bwd_rows */
+    SMELT__SPARSE_GQA_BACKWARD_ROWS,  /* attention_bwd_rows */
     SMELT__SPARSE_GQA_BACKWARD_COUNT, /* the passes of sparse_gqa_lists */
     SMELT__SPARSE_GQA_BACKWARD_SCAN,
     SMELT__SPARSE_GQA_BACKWARD_FILL,
@@ -117,7 +117,7 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
     /* If its sums are exact: */
     SMELT__SPARSE_GQA_BACKWARD_BOUNDS = SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS, /* sparse_gqa_bwd */
-    SMELT__SPARSE_GQA_BACKWARD_GRAINS /* indexer_bwd_grains, pass bins */
+    SMELT__SPARSE_GQA_BACKWARD_GRAINS /* key_grads_grains, pass bins */
 };
 
 /* Values of sparse_gqa_bwd's key `sums`. */

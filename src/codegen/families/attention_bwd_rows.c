@@ -1,8 +1,8 @@
-/* The kernel family sparse_attn_bwd_rows: statistics of the rows for the backward pass: softmax
+/* The kernel family attention_bwd_rows: statistics of the rows for the backward pass: softmax
  * base and delta. */
 #include <stdio.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/attention.h"
 #include "codegen/families/sparse_attn_keys.h"
 #include "codegen/plan/limits.h"
 
@@ -21,22 +21,22 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int most = arch->threads_per_multiprocessor / THREADS;
     (void)message; /* every architecture has it */
     plan->variant = "rows";
-    plan->template_name = "sparse_attn_bwd_rows.cu";
+    plan->template_name = "attention_bwd_rows.cu";
     smelt__plan_set_threads(plan, THREADS, most < BLOCKS ? most : BLOCKS);
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_rows_h%d_v%d",
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_attention_bwd_rows_h%d_v%d",
              (int)smelt__spec_get(spec, "heads"), (int)smelt__spec_get(spec, "dv"));
     smelt__plan_add(plan, "HEADS", (int)smelt__spec_get(spec, "heads"), SMELT__FROM_SPEC,
                     "query heads");
     smelt__plan_add(plan, "DV", (int)smelt__spec_get(spec, "dv"), SMELT__FROM_SPEC,
                     "width of a value, elements");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: is launched with PDL");
-    smelt__plan_add(plan, "ENTRIES", SMELT__SPARSE_ATTN_BWD_ENTRIES, SMELT__DERIVED,
+    smelt__plan_add(plan, "ENTRIES", SMELT__ATTENTION_BWD_ROWS_ENTRIES, SMELT__DERIVED,
                     "queries of a thread block");
     return 0;
 }
 
-const struct smelt__kernel_family smelt__sparse_attn_bwd_rows = {
-    .schema = {.name = "sparse_attn_bwd_rows",
+const struct smelt__kernel_family smelt__attention_bwd_rows = {
+    .schema = {.name = "attention_bwd_rows",
                .summary = "statistics of the rows for the backward pass: softmax base and delta",
                SMELT__KEYS(keys)},
     SMELT__VARIANTS({"rows", plan_rows}),

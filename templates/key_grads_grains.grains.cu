@@ -1,6 +1,6 @@
 //@use common/base.cuh
-//@use indexer_bwd_grains.params.h
-//@use indexer_bwd_grains.unit.cuh
+//@use key_grads_grains.params.h
+//@use key_grads_grains.unit.cuh
 /*
  * Deterministic backward pass of the indexer, third pass: each key's grain from the bound of the
  * addends to its row. A quarter is added to the bound for what rounding to u adds: at most u / 2
@@ -29,7 +29,7 @@ DEVICE float key_grain(const uint2 *bounds, int scale) {
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    KERNEL_NAME(const __grid_constant__ struct key_grads_grains_params params) {
     const int scale = find_scale(&params);
     for (i64 key = blockIdx.x * (i64)THREADS + threadIdx.x; key < params.rows;
          key += gridDim.x * (i64)THREADS) {

@@ -4,8 +4,8 @@
 //@use ptx/grid.cuh
 //@use ptx/math.cuh
 //@use ptx/memory.cuh
-//@use sparse_attn_bwd_lists.queries.cuh
-//@use sparse_attn_bwd_rows.params.h
+//@use attention_lists.queries.cuh
+//@use attention_bwd_rows.params.h
 /*
  * Preprocessing of the backward pass of sparse attention: per row (a query and a head) the base of
  * its probabilities, delta, and its contribution to the sink's gradient. Mathematics:
@@ -38,7 +38,7 @@ DEVICE float multiply_pairs(u32 a, u32 b) {
 }
 
 /* A row's offset in bytes. */
-DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int query, int head,
+DEVICE i64 row_offset(const struct attention_bwd_rows_params *params, int query, int head,
                       i64 batch_stride, i64 token_stride, i64 head_stride) {
     const int batch = query_batch(&params->work, query),
               token = query - batch * params->work.tokens;
@@ -46,8 +46,8 @@ DEVICE i64 row_offset(const struct sparse_attn_bwd_rows_params *params, int quer
 }
 
 /* Loads this lane's 16-byte chunks of a row of out and of grad_out. */
-DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_params *params,
-                     int query, int head) {
+DEVICE void load_row(u32 *out, u32 *grad, const struct attention_bwd_rows_params *params, int query,
+                     int head) {
     const int lane = (int)threadIdx.x % 32;
     const char *const out_row =
         (const char *)params->out + row_offset(params, query, head, params->out_batch_stride,
@@ -67,7 +67,7 @@ DEVICE void load_row(u32 *out, u32 *grad, const struct sparse_attn_bwd_rows_para
 }
 
 /* delta of this lane's entry (lane i has entry i), 0 without a query. The whole warp calls it. */
-DEVICE float find_delta(const struct sparse_attn_bwd_rows_params *params, int query, int head) {
+DEVICE float find_delta(const struct attention_bwd_rows_params *params, int query, int head) {
     const int lane = (int)threadIdx.x % 32;
     float delta = 0.0f;
 #pragma unroll 1
@@ -99,7 +99,7 @@ DEVICE float find_delta(const struct sparse_attn_bwd_rows_params *params, int qu
 }
 
 /* The base of a row whose query has a valid slot, and the sink's share of its probabilities. */
-DEVICE float find_base(const struct sparse_attn_bwd_rows_params *params, float lse, int head,
+DEVICE float find_base(const struct attention_bwd_rows_params *params, float lse, int head,
                        float *share) {
     const float own = lse * LOG2_E;
     const float sink = params->sink ? params->sink[head] * LOG2_E : MINUS_INFINITY;
@@ -119,7 +119,7 @@ DEVICE float find_base(const struct sparse_attn_bwd_rows_params *params, float l
 
 /* Processes one head of all the CTA's entries: statistics, and its part of dsink. The whole warp
  * calls it; `query`: of this lane's entry. */
-DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int query, int head) {
+DEVICE void find_head(const struct attention_bwd_rows_params *params, int query, int head) {
     const int lane = (int)threadIdx.x % 32, entry = (int)blockIdx.x * ENTRIES + lane;
     float base = -MINUS_INFINITY, delta = 0.0f, share = 0.0f;
     if (head < HEADS) {
@@ -148,7 +148,7 @@ DEVICE void find_head(const struct sparse_attn_bwd_rows_params *params, int quer
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_rows_params params) {
+    KERNEL_NAME(const __grid_constant__ struct attention_bwd_rows_params params) {
     const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
     const int entry = (int)blockIdx.x * ENTRIES + lane;
     int query = -1, listed;

@@ -1,11 +1,11 @@
 /*
- * The kernel family sparse_attn_bwd_lists: each group's list of keys, from its queries' index rows;
+ * The kernel family attention_lists: each group's list of keys, from its queries' index rows;
  * and, for the deterministic mode, the transposed lists: each key's partial rows. No property of an
  * operator is compiled in, so all operators share these kernels.
  */
 #include <stdio.h>
 
-#include "codegen/families/sparse_attn_bwd.h"
+#include "codegen/families/attention.h"
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
@@ -14,7 +14,7 @@ enum {
     LIST_STEP = 64, /* keys; the main kernel reads lists in steps of it */
     /* Group. Four blocks of 256 threads keep the memory busy while some wait at barriers. A map of
      * this size leaves room for them: 393216 rows of one member, or 49152 of each of 8. */
-    GROUP_THREADS = SMELT__BWD_LISTS_THREADS,
+    GROUP_THREADS = SMELT__ATTENTION_LISTS_THREADS,
     GROUP_BLOCKS = 4,
     GROUP_LOADS = 4,
     MAP_BYTES = 48 * 1024,
@@ -26,7 +26,7 @@ enum {
     TRANSPOSE_BLOCKS = 3,        /* of a multiprocessor; four leave too few registers */
     SM_12X = 12,                 /* major capability on which three do, too, */
     TRANSPOSE_BLOCKS_SM_12X = 2, /* so that two are resident */
-    TRANSPOSE_RANGE = SMELT__BWD_TRANSPOSE_RANGE,
+    TRANSPOSE_RANGE = SMELT__ATTENTION_LISTS_RANGE,
     TRANSPOSE_PART = 384,
     TRANSPOSE_LISTS = 4,
     STRETCH_BYTES = 16
@@ -45,8 +45,8 @@ static int resident_blocks(const struct smelt__arch *arch, int bytes, int most) 
 
 static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int warps = GROUP_THREADS / 32;
-    const int bytes = MAP_BYTES + SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
-    plan->template_name = "sparse_attn_bwd_lists.group.cu";
+    const int bytes = MAP_BYTES + SMELT__ATTENTION_LISTS_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
+    plan->template_name = "attention_lists.group.cu";
     plan->item = "group";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
@@ -61,7 +61,7 @@ static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan)
     smelt__plan_add(plan, "LIST_STEP", LIST_STEP, SMELT__DERIVED,
                     "lists are padded to a multiple of it");
     smelt__plan_add_region(plan, "MAP_OFFSET", MAP_BYTES, 16, "a bit for each row and member");
-    smelt__plan_add_region(plan, "MEMBERS_OFFSET", SMELT__SPARSE_ATTN_BWD_MOST_GROUP * MEMBER_BYTES,
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET", SMELT__ATTENTION_LISTS_MOST_GROUP * MEMBER_BYTES,
                            16, "the group's queries");
     smelt__plan_add_region(plan, "COUNTS_OFFSET", warps * 4, 4, "keys in each warp's part");
     smelt__plan_add_region(plan, "AGAIN_OFFSET", 4, 4, "keys named again");
@@ -71,7 +71,7 @@ static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *p
     const int warps = TRANSPOSE_THREADS / 32, map = TRANSPOSE_PART / 8 * TRANSPOSE_RANGE;
     const int bytes =
         map + map / 2 + TRANSPOSE_RANGE * 4 + TRANSPOSE_PART * STRETCH_BYTES + warps * 4;
-    plan->template_name = "sparse_attn_bwd_lists.transpose.cu";
+    plan->template_name = "attention_lists.transpose.cu";
     plan->item = "range";
     plan->blocks_per_item = 1;
     plan->persistent = 1;
@@ -98,18 +98,18 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     plan->variant = smelt__spec_choice(spec, "pass");
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_lists_%s",
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_attention_lists_%s",
              plan->variant);
     (void)message; /* every architecture has all of them */
-    if (pass == SMELT__BWD_LISTS_GROUP)
+    if (pass == SMELT__ATTENTION_LISTS_GROUP)
         plan_group(arch, plan);
     else
         plan_transpose(arch, plan);
     return 0;
 }
 
-const struct smelt__kernel_family smelt__sparse_attn_bwd_lists = {
-    .schema = {.name = "sparse_attn_bwd_lists",
+const struct smelt__kernel_family smelt__attention_lists = {
+    .schema = {.name = "attention_lists",
                .summary = "lists of keys for the backward pass, compacted, united, transposed",
                SMELT__KEYS(keys)},
     /* All passes; a plan is named after its pass. */

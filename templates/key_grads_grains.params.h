@@ -1,10 +1,10 @@
 /*
- * Arguments of the indexer_bwd_grains kernels, which compute the grains of dk's rows
+ * Arguments of the key_grads_grains kernels, which compute the grains of dk's rows
  * (common/grain.cuh). Included by the host code and, by the generator, by the CUDA source: plain C
  * types only. Strides count elements. Groups and lists (indexer_bwd_main.params.h) are those of one
  * launch of the main kernel.
  */
-struct indexer_bwd_grains_params {
+struct key_grads_grains_params {
     const void *q;       /* [tokens, heads, dim] bf16 */
     const void *weights; /* [tokens, heads] */
     const int *members;  /* [groups, group_queries] */

@@ -5,7 +5,7 @@
 /* The backward pass's entries of the query list, for kernels that process groups of them. */
 
 /* The query of entry number `item`, or -1; `entry`: its index in the query list. last_range: see
- * sparse_attn_bwd_lists.params.h. */
+ * attention_lists.params.h. */
 DEVICE int find_query(const struct work_params *work, const int *last_range, u32 item, int *entry) {
     struct query_range range = find_query_range(work);
     if (last_range) {

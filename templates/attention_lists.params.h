@@ -1,12 +1,12 @@
 //@use common/work.params.h
 /*
- * Arguments of the sparse_attn_bwd_lists kernels. Included by the host code (behind
+ * Arguments of the attention_lists kernels. Included by the host code (behind
  * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. See
  * sparse_attn_bwd.params.h for what groups and keys are.
  */
 
 /* Of the pass `group`: each group's list of keys. */
-struct sparse_attn_bwd_lists_params {
+struct attention_lists_params {
     struct work_params work;
     const int *last_range; /* with buckets: the last bucket's range, at whose end the list ends;
                               work.query_range is then null. Otherwise null */
@@ -35,7 +35,7 @@ struct sparse_attn_bwd_lists_params {
  * chunk: for each key the numbers of its partial rows, (group in the chunk) * key_stride + index in
  * the group's list, ordered by group, then by index. groups * key_stride stays below 2^31.
  */
-struct sparse_attn_bwd_segments_params {
+struct attention_lists_transpose_params {
     const int *counts; /* as above, of all groups */
     const int *firsts;
     const int *keys;

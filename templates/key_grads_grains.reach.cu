@@ -2,8 +2,8 @@
 //@use common/block_sums.cuh
 //@use common/head_weight.cuh
 //@use common/warp_sums.cuh
-//@use indexer_bwd_grains.finite.cuh
-//@use indexer_bwd_grains.params.h
+//@use key_grads_grains.finite.cuh
+//@use key_grads_grains.params.h
 /*
  * Deterministic backward pass of the indexer, first pass: for each member of a group, the most that
  * it adds to a row of dk for a gradient of 1, which is the largest column of sum over h of
@@ -18,7 +18,7 @@
 enum { WARPS = THREADS / 32, LANE_COLUMNS = 4 };
 
 /* A query's reach; by a warp. */
-DEVICE float find_reach(const struct indexer_bwd_grains_params *params, int query) {
+DEVICE float find_reach(const struct key_grads_grains_params *params, int query) {
     const int column = (int)threadIdx.x % 32 * LANE_COLUMNS;
     const bool present = column < params->dim;
     const char *const rows =
@@ -49,7 +49,7 @@ DEVICE float find_largest(const float *grads, int count) {
 }
 
 /* The most that a group adds to a row at once; by a warp. */
-DEVICE float visit_group(const struct indexer_bwd_grains_params *params, i64 group) {
+DEVICE float visit_group(const struct key_grads_grains_params *params, i64 group) {
     float sum = 0.0f;
     for (int member = 0; member < params->group_queries; ++member) {
         const i64 entry = group * params->group_queries + member;
@@ -67,7 +67,7 @@ DEVICE float visit_group(const struct indexer_bwd_grains_params *params, i64 gro
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    KERNEL_NAME(const __grid_constant__ struct key_grads_grains_params params) {
     float *const warps = (float *)(arena + TOPS_OFFSET);
     float largest = 0.0f;
     for (i64 group = blockIdx.x * (i64)WARPS + threadIdx.x / 32; group < params.groups;

@@ -1,7 +1,7 @@
 //@use common/base.cuh
-//@use indexer_bwd_grains.finite.cuh
-//@use indexer_bwd_grains.params.h
-//@use indexer_bwd_grains.unit.cuh
+//@use key_grads_grains.finite.cuh
+//@use key_grads_grains.params.h
+//@use key_grads_grains.unit.cuh
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
 /*
@@ -20,7 +20,7 @@
 enum { ENTRIES = 4 /* of a list, per thread and iteration */ };
 
 /* Upper bounds of what a group adds to the rows of its list's keys from entry `entry` on. */
-DEVICE void find_shares(const struct indexer_bwd_grains_params *params, i64 group, int entry,
+DEVICE void find_shares(const struct key_grads_grains_params *params, i64 group, int entry,
                         float *shares) {
     for (int i = 0; i < ENTRIES; ++i) {
         shares[i] = 0.0f;
@@ -44,7 +44,7 @@ struct units {
 };
 
 /* Fine units if they fit into params.bits, else coarse ones, clamped to the largest legal share. */
-DEVICE struct units count_units(const struct indexer_bwd_grains_params *params, float share,
+DEVICE struct units count_units(const struct key_grads_grains_params *params, float share,
                                 int scale) {
     const float most = (float)(1u << params->bits);
     const float coarse = ceilf(share * scale_of(scale, COARSE));
@@ -55,7 +55,7 @@ DEVICE struct units count_units(const struct indexer_bwd_grains_params *params, 
 }
 
 /* Adds a share to a key's bound, in the block's bins or in global memory. */
-DEVICE void add_units(const struct indexer_bwd_grains_params *params, int key, struct units units,
+DEVICE void add_units(const struct key_grads_grains_params *params, int key, struct units units,
                       bool binned) {
     const i64 place = (i64)key * UNITS + units.kind;
     if (binned) {
@@ -66,7 +66,7 @@ DEVICE void add_units(const struct indexer_bwd_grains_params *params, int key, s
 }
 
 /* All groups of the CTA. */
-DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, int scale, bool binned) {
+DEVICE void visit_groups(const struct key_grads_grains_params *params, int scale, bool binned) {
     for (i64 group = blockIdx.x; group < params->groups; group += gridDim.x) {
         const int count = params->counts[group];
         for (int entry = (int)threadIdx.x * ENTRIES; entry < count; entry += THREADS * ENTRIES) {
@@ -85,7 +85,7 @@ DEVICE void visit_groups(const struct indexer_bwd_grains_params *params, int sca
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    KERNEL_NAME(const __grid_constant__ struct key_grads_grains_params params) {
     const int binned = params.rows <= BINS ? params.rows * UNITS : 0;
     u32 *const bins = (u32 *)(arena + BINS_OFFSET);
     for (int i = (int)threadIdx.x; i < binned; i += THREADS) {

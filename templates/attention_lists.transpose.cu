@@ -3,13 +3,13 @@
 //@use common/warp_scan.cuh
 //@use ptx/atomic.cuh
 //@use ptx/shared.cuh
-//@use sparse_attn_bwd_lists.params.h
+//@use attention_lists.params.h
 /*
  * Deterministic backward pass: transposes the groups' lists of keys (CSR) into lists of partial
  * rows by key (CSC). Output: `starts` and `entries` of the params struct.
  *
  * A CTA takes RANGE keys of a chunk at a time; any grid size. Both parts of a list ascend
- * (sparse_attn_bwd_lists.group.cu), so a list's entries inside the range are one segment of each
+ * (attention_lists.group.cu), so a list's entries inside the range are one segment of each
  * part, found by bisection, and the number of all entries before these segments is where the
  * range's output begins: CTAs are independent.
  *
@@ -73,11 +73,11 @@ DEVICE struct segment *segments(void) {
     return (struct segment *)(arena + STRETCHES_OFFSET);
 }
 
-DEVICE int range_count(const struct sparse_attn_bwd_segments_params *params) {
+DEVICE int range_count(const struct attention_lists_transpose_params *params) {
     return (params->key_count - 1) / RANGE + 1;
 }
 
-DEVICE struct range find_range(const struct sparse_attn_bwd_segments_params *params, int item) {
+DEVICE struct range find_range(const struct attention_lists_transpose_params *params, int item) {
     const int ranges = range_count(params);
     struct range range;
     range.chunk = item / ranges;
@@ -94,18 +94,18 @@ DEVICE struct part find_part(const struct range *range, int first) {
 }
 
 /* The number of the entry at index `index` of the list of the part's group `group`. */
-DEVICE int entry_number(const struct sparse_attn_bwd_segments_params *params,
+DEVICE int entry_number(const struct attention_lists_transpose_params *params,
                         const struct part *part, int group, int place) {
     return (part->first + group) * params->key_stride + place;
 }
 
 /* The keys of the chunk's entries, by entry number; and the list of one group of the part. */
-DEVICE const int *chunk_keys(const struct sparse_attn_bwd_segments_params *params,
+DEVICE const int *chunk_keys(const struct attention_lists_transpose_params *params,
                              const struct range *range) {
     return params->keys + ((i64)params->first_group + range->first_group) * params->key_stride;
 }
 
-DEVICE const int *list_keys(const struct sparse_attn_bwd_segments_params *params,
+DEVICE const int *list_keys(const struct attention_lists_transpose_params *params,
                             const struct range *range, const struct part *part, int group) {
     return chunk_keys(params, range) + entry_number(params, part, group, 0);
 }
@@ -153,7 +153,7 @@ DEVICE void find_ends(int *found, const int *keys, int begin, int end, const str
 
 /* Finds the part's segments, one list per thread. Returns this thread's part of the number of
  * entries before them. */
-DEVICE int find_segments(const struct sparse_attn_bwd_segments_params *params,
+DEVICE int find_segments(const struct attention_lists_transpose_params *params,
                          const struct range *range, const struct part *part) {
     int before = 0;
     for (int group = (int)threadIdx.x; group < part->groups; group += THREADS) {
@@ -182,7 +182,7 @@ struct lists {
     int longest;                     /* remaining entries of the longest list */
 };
 
-DEVICE void open_lists(struct lists *lists, const struct sparse_attn_bwd_segments_params *params,
+DEVICE void open_lists(struct lists *lists, const struct attention_lists_transpose_params *params,
                        const struct part *part, int first) {
     lists->longest = 0;
 #pragma unroll
@@ -222,7 +222,7 @@ DEVICE bool step_lists(struct lists *lists) {
 
 /* Sets the bits of the part's entries. Returns, the same in all threads, whether a second part has
  * entries in the range. Contains a barrier. */
-DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
+DEVICE bool mark_part(const struct attention_lists_transpose_params *params,
                       const struct range *range, const struct part *part) {
     const int *const keys_of_chunk = chunk_keys(params, range);
     bool again = false;
@@ -248,7 +248,7 @@ DEVICE bool mark_part(const struct sparse_attn_bwd_segments_params *params,
 }
 
 /* Builds the part's map and segments; returns as find_segments. */
-DEVICE int open_part(const struct sparse_attn_bwd_segments_params *params,
+DEVICE int open_part(const struct attention_lists_transpose_params *params,
                      const struct range *range, const struct part *part, bool *again) {
     clear_map();
     const int before = find_segments(params, range, part);
@@ -276,7 +276,7 @@ DEVICE void add_bits(const struct range *range) {
 }
 
 /* Counts the entries of second parts. */
-DEVICE void add_again(const struct sparse_attn_bwd_segments_params *params,
+DEVICE void add_again(const struct attention_lists_transpose_params *params,
                       const struct range *range, const struct part *part) {
     __syncthreads();
     for (int group = (int)threadIdx.x / 32; group < part->groups; group += WARPS) {
@@ -325,7 +325,7 @@ DEVICE int scan_places(int place) {
 }
 
 /* Computes the output positions of the range's entries and writes `starts`. */
-DEVICE void find_places(const struct sparse_attn_bwd_segments_params *params,
+DEVICE void find_places(const struct attention_lists_transpose_params *params,
                         const struct range *range, int before) {
     int *const starts =
         params->starts + (i64)range->chunk * (params->key_count + 1) + range->first_key;
@@ -358,7 +358,7 @@ DEVICE void number_words(const struct range *range) {
 }
 
 /* Writes the part's entries if it has only first parts. */
-DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
+DEVICE void place_part(const struct attention_lists_transpose_params *params,
                        const struct range *range, const struct part *part) {
     const int *const keys_of_chunk = chunk_keys(params, range);
     number_words(range);
@@ -385,7 +385,7 @@ DEVICE void place_part(const struct sparse_attn_bwd_segments_params *params,
 }
 
 /* The same for a part with entries of second parts, one group after another. */
-DEVICE void place_again(const struct sparse_attn_bwd_segments_params *params,
+DEVICE void place_again(const struct attention_lists_transpose_params *params,
                         const struct range *range, const struct part *part) {
     for (int group = 0; group < part->groups; ++group) {
         const struct segment segment = segments()[group];
@@ -411,7 +411,7 @@ DEVICE void place_again(const struct sparse_attn_bwd_segments_params *params,
     }
 }
 
-DEVICE void transpose_range(const struct sparse_attn_bwd_segments_params *params,
+DEVICE void transpose_range(const struct attention_lists_transpose_params *params,
                             const struct range *range) {
     bool again = false;
     int before = 0;
@@ -443,7 +443,7 @@ DEVICE void transpose_range(const struct sparse_attn_bwd_segments_params *params
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_segments_params params) {
+    KERNEL_NAME(const __grid_constant__ struct attention_lists_transpose_params params) {
     const int items = params.chunks * range_count(&params);
     for (int item = (int)blockIdx.x; item < items; item += (int)gridDim.x) {
         const struct range range = find_range(&params, item);

@@ -1,10 +1,10 @@
 /*
- * The kernel family indexer_bwd_grains, for the deterministic mode: the grain of each row of dk, a
+ * The kernel family key_grads_grains, for the deterministic mode: the grain of each row of dk, a
  * power of two to which all additions to the row are rounded, and the sums of parts that were rounded
  * to different grains. No property of an operator is compiled in, so all operators share these
  * kernels.
  */
-#include "codegen/families/indexer_bwd_grains.h"
+#include "codegen/families/key_grads_grains.h"
 
 #include <stdio.h>
 
@@ -20,9 +20,9 @@ enum {
     MOST_BINS = 16 * 1024,
 };
 
-static const char *const templates[] = {
-    "indexer_bwd_grains.reach.cu", "indexer_bwd_grains.bounds.cu", "indexer_bwd_grains.grains.cu",
-    "indexer_bwd_grains.totals.cu", "indexer_bwd_grains.bins.cu"};
+static const char *const templates[] = {"key_grads_grains.reach.cu", "key_grads_grains.bounds.cu",
+                                        "key_grads_grains.grains.cu", "key_grads_grains.totals.cu",
+                                        "key_grads_grains.bins.cu"};
 
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED(
@@ -42,7 +42,7 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
     (void)message;                        /* every architecture has all of them */
     plan->variant = smelt__spec_choice(spec, "pass");
     plan->template_name = templates[pass];
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_grains_%s",
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_key_grads_grains_%s",
              plan->variant);
     smelt__plan_set_threads(plan, bounds ? BOUNDS_THREADS : THREADS, bounds ? 1 : BLOCKS);
     if (bounds) {
@@ -55,9 +55,9 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
     return 0;
 }
 
-const struct smelt__kernel_family smelt__indexer_bwd_grains = {
+const struct smelt__kernel_family smelt__key_grads_grains = {
     .schema =
-        {.name = "indexer_bwd_grains",
+        {.name = "key_grads_grains",
          .summary =
              "powers of two that additions to rows of dk are rounded by, so that sums are exact",
          SMELT__KEYS(keys)},

@@ -1,13 +1,13 @@
 //@use common/work.params.h
 /*
- * Arguments of the sparse_attn_bwd_rows kernel. Included by the host code (behind
+ * Arguments of the attention_bwd_rows kernel. Included by the host code (behind
  * common/work.params.h) and, by the generator, by the CUDA source: plain C types only. Strides
  * count elements. See sparse_attn_bwd.params.h for what groups and statistics are.
  */
-struct sparse_attn_bwd_rows_params {
+struct attention_bwd_rows_params {
     struct work_params work; /* pdl_wait_at_end: the previous kernel makes the lists, which this one
                                 does not read */
-    const int *last_range;   /* as sparse_attn_bwd_lists.params.h has it */
+    const int *last_range;   /* as attention_lists.params.h has it */
     const void *out;         /* [batches, tokens, HEADS, DV] bf16 */
     const void *grad_out;    /* [batches, tokens, HEADS, DV] bf16 */
     const float *lse;        /* [batches, tokens, HEADS] natural, without the sink */

@@ -1,6 +1,6 @@
 //@use common/base.cuh
 //@use common/block_sums.cuh
-//@use indexer_bwd_grains.params.h
+//@use key_grads_grains.params.h
 /*
  * The units of bounds: powers of two, as fp32 exponent fields. The largest addend has params.bits
  * coarse units; fine units are smaller. An exponent that would be negative is clamped: such addends
@@ -26,7 +26,7 @@ DEVICE float scale_of(int scale, int kind) {
 }
 
 /* The exponent field of 1 / coarse unit, the same in all threads; contains a barrier. */
-DEVICE int find_scale(const struct indexer_bwd_grains_params *params) {
+DEVICE int find_scale(const struct key_grads_grains_params *params) {
     float *const warps = (float *)(arena + TOPS_OFFSET);
     float largest = 0.0f;
     for (int i = (int)threadIdx.x; i < params->top_count; i += THREADS) {

@@ -1,12 +1,12 @@
-/* The kernel family indexer_bwd_grains, for the operator. */
+/* The kernel family key_grads_grains, for the operator. */
 #pragma once
 
 #include "codegen/family.h"
 
-extern const struct smelt__kernel_family smelt__indexer_bwd_grains;
+extern const struct smelt__kernel_family smelt__key_grads_grains;
 
 /* Values of the key `pass`, in launch order. */
-enum smelt__indexer_bwd_grains_pass {
+enum smelt__key_grads_grains_pass {
     SMELT__GRAINS_REACH,
     SMELT__GRAINS_BOUNDS,
     SMELT__GRAINS_GRAINS,

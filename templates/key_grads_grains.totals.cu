@@ -1,5 +1,5 @@
 //@use common/base.cuh
-//@use indexer_bwd_grains.params.h
+//@use key_grads_grains.params.h
 /*
  * Deterministic backward pass of the indexer, after each main kernel if several launches share the
  * groups: adds dk's sums of this launch to those of earlier ones and clears them for the next one,
@@ -15,8 +15,7 @@ DEVICE bool is_nothing(float4 sums) {
 }
 
 /* Adds this launch's sums at `place` to the earlier ones at `total`. */
-DEVICE void add_vector(const struct indexer_bwd_grains_params *params, float4 *place,
-                       float4 *total) {
+DEVICE void add_vector(const struct key_grads_grains_params *params, float4 *place, float4 *total) {
     const float4 nothing = {0.0f, 0.0f, 0.0f, 0.0f};
     const float4 sums = *place;
     if (is_nothing(sums) && !params->first && !params->last) {
@@ -34,7 +33,7 @@ DEVICE void add_vector(const struct indexer_bwd_grains_params *params, float4 *p
 }
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct indexer_bwd_grains_params params) {
+    KERNEL_NAME(const __grid_constant__ struct key_grads_grains_params params) {
     const int vectors = params.dim / VECTOR_COLUMNS; /* of a row; divides THREADS */
     const int thread = (int)(blockIdx.x * THREADS + threadIdx.x),
               threads = (int)gridDim.x * THREADS;

@@ -1,7 +1,15 @@
-/* The backward pass of sparse_attn: the checks of its arguments and its launches. */
+/* Common to the files of sparse_attn's passes. */
 #pragma once
 
 #include "ops/sparse_attn_grad_layout.h"
+
+/* Checks a forward call, and fills *params. *queries: how many the grid must cover; if 0, there is nothing to
+ * launch, no tensor was checked, and *params is not set. `buckets`: how many; 0: a plain operator. Errors:
+ * INVALID_ARGUMENT. */
+smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
+                                     struct sparse_attn_fwd_params *params, int64_t *queries);
+
+/* ---- the backward pass (sparse_attn_backward.c) ------------------------------------------------ */
 
 /* Fills in *backward from an operator with a backward pass. `bounds`: of its `buckets` buckets. */
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,

@@ -6,14 +6,14 @@
 //@use ptx/atomic.cuh
 //@use ptx/grid.cuh
 //@use ptx/shared.cuh
-//@use sparse_attn_bwd_lists.params.h
-//@use sparse_attn_bwd_lists.queries.cuh
-//@use sparse_attn_bwd_lists.slots.cuh
-//@use sparse_attn_bwd_lists.sort.cuh
+//@use attention_lists.params.h
+//@use attention_lists.queries.cuh
+//@use attention_lists.slots.cuh
+//@use attention_lists.sort.cuh
 /*
  * Preprocessing of the backward pass of sparse attention: builds each group's key list from its
  * queries' index rows, and zero-fills the sums that the main kernel adds to. Outputs:
- * sparse_attn_bwd_lists.params.h.
+ * attention_lists.params.h.
  *
  * Any grid gives the same result. The next kernel of the stream may start while this one runs
  * (PDL).
@@ -82,7 +82,7 @@ DEVICE int *again_count(void) {
 }
 
 /* The query of a group's member, or -1; `entry`: its index in the query list. */
-DEVICE int find_member(const struct sparse_attn_bwd_lists_params *params, i64 group, int member,
+DEVICE int find_member(const struct attention_lists_params *params, i64 group, int member,
                        int *entry) {
     const u32 item = (u32)group * (u32)params->group_queries + (u32)member; /* below 2^31 + 8 */
     return find_query(&params->work, params->last_range, item, entry);
@@ -100,7 +100,7 @@ DEVICE void pad_list(const struct list *list, int thread, int threads) {
 }
 
 /* Writes the list's other copies, once the list is complete, with `threads` threads. */
-DEVICE void repeat_list(const struct sparse_attn_bwd_lists_params *params, const struct list *list,
+DEVICE void repeat_list(const struct attention_lists_params *params, const struct list *list,
                         int thread, int threads) {
     const int end = (list->count + LIST_STEP - 1) / LIST_STEP * LIST_STEP;
     for (int copy = 1; copy < params->copies; ++copy) {
@@ -112,7 +112,7 @@ DEVICE void repeat_list(const struct sparse_attn_bwd_lists_params *params, const
 
 /* ---- lists in slot order --------------------------------------------------------------------- */
 
-DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+DEVICE void copy_list(const struct attention_lists_params *params, i64 group) {
     const struct work_params *const work = &params->work;
     const int lane = (int)threadIdx.x % 32;
     struct list list = {params->keys + group * params->key_stride, 0, 0};
@@ -136,7 +136,7 @@ DEVICE void copy_list(const struct sparse_attn_bwd_lists_params *params, i64 gro
 /* ---- lists by maps --------------------------------------------------------------------------- */
 
 /* The number of leading slots that hold the first params->topk valid ones. One warp calls it. */
-DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const int *row, int slots) {
+DEVICE int cut_slots(const struct attention_lists_params *params, const int *row, int slots) {
     struct walk walk = {0, (u32)params->work.rows, 0, params->topk, 0, 0};
     if (slots <= params->topk) {
         return slots;
@@ -146,7 +146,7 @@ DEVICE int cut_slots(const struct sparse_attn_bwd_lists_params *params, const in
 }
 
 /* Finds the group's queries; each warp takes every WARPS-th. */
-DEVICE void open_members(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+DEVICE void open_members(const struct attention_lists_params *params, i64 group) {
     const struct work_params *const work = &params->work;
     for (int i = (int)threadIdx.x / 32; i < params->group_queries; i += WARPS) {
         struct member member = {work->indices, 0, NO_BATCH};
@@ -183,9 +183,8 @@ DEVICE void append_again(const struct list *list, int key, int member) {
 
 /* Processes a slot with any index, valid or not. Returns whether its member selected the row
  * before. */
-DEVICE bool visit_slot(const struct sparse_attn_bwd_lists_params *params,
-                       const struct window *window, const struct list *list, u32 index,
-                       int member) {
+DEVICE bool visit_slot(const struct attention_lists_params *params, const struct window *window,
+                       const struct list *list, u32 index, int member) {
     const u32 row = index - window->first;
     if (row >= window->rows) {
         return false;
@@ -204,9 +203,8 @@ DEVICE bool visit_slot(const struct sparse_attn_bwd_lists_params *params,
 }
 
 /* Processes a member's index row with `threads` threads, of which this one is number `thread`. */
-DEVICE bool visit_row(const struct sparse_attn_bwd_lists_params *params,
-                      const struct window *window, const struct list *list, int member, int thread,
-                      int threads) {
+DEVICE bool visit_row(const struct attention_lists_params *params, const struct window *window,
+                      const struct list *list, int member, int thread, int threads) {
     const int *const row = members()[member].row;
     const int slots = members()[member].slots;
     const struct row_parts parts = cut_row(row, slots);
@@ -236,8 +234,8 @@ DEVICE bool visit_row(const struct sparse_attn_bwd_lists_params *params,
 
 /* Processes all members' slots of a window, each member with a part of the CTA. Returns, in all
  * threads, whether a row was selected again. A barrier. */
-DEVICE bool visit_members(const struct sparse_attn_bwd_lists_params *params,
-                          const struct window *window, const struct list *list) {
+DEVICE bool visit_members(const struct attention_lists_params *params, const struct window *window,
+                          const struct list *list) {
     const int threads = THREADS / params->group_queries;
     const int member = (int)threadIdx.x / threads, thread = (int)threadIdx.x % threads;
     bool again = false;
@@ -247,8 +245,7 @@ DEVICE bool visit_members(const struct sparse_attn_bwd_lists_params *params,
     return __syncthreads_or(again);
 }
 
-DEVICE int window_words(const struct sparse_attn_bwd_lists_params *params,
-                        const struct window *window) {
+DEVICE int window_words(const struct attention_lists_params *params, const struct window *window) {
     return (int)(((window->rows << mask_shift(params->group_queries)) + 31) / 32);
 }
 
@@ -282,7 +279,7 @@ DEVICE void store_keys(const struct list *list, u32 word, int first_key, int gro
 }
 
 /* Appends the map's keys to the list; each warp reads a part of the words. */
-DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const struct window *window,
+DEVICE void read_map(const struct attention_lists_params *params, const struct window *window,
                      struct list *list) {
     int *const counts = (int *)(arena + COUNTS_OFFSET);
     const int group_queries = params->group_queries, words = window_words(params, window);
@@ -316,7 +313,7 @@ DEVICE void read_map(const struct sparse_attn_bwd_lists_params *params, const st
 }
 
 /* The lowest batch above `batch` that a member belongs to. */
-DEVICE int next_batch(const struct sparse_attn_bwd_lists_params *params, int batch) {
+DEVICE int next_batch(const struct attention_lists_params *params, int batch) {
     int next = NO_BATCH;
     for (int i = 0; i < params->group_queries; ++i) {
         const int own = members()[i].batch;
@@ -326,17 +323,16 @@ DEVICE int next_batch(const struct sparse_attn_bwd_lists_params *params, int bat
 }
 
 /* Rows per window. */
-DEVICE u32 window_rows(const struct sparse_attn_bwd_lists_params *params) {
+DEVICE u32 window_rows(const struct attention_lists_params *params) {
     return (u32)MAP_BYTES * 8 >> mask_shift(params->group_queries);
 }
 
-DEVICE bool has_windows(const struct sparse_attn_bwd_lists_params *params) {
+DEVICE bool has_windows(const struct attention_lists_params *params) {
     return (u64)params->work.rows <= (u64)window_rows(params) * MOST_WINDOWS;
 }
 
 /* Processes the slots in every batch and window. Returns whether a row was selected again. */
-DEVICE bool go_through(const struct sparse_attn_bwd_lists_params *params, int step,
-                       struct list *list) {
+DEVICE bool go_through(const struct attention_lists_params *params, int step, struct list *list) {
     const u32 rows = (u32)params->work.rows;
     const u32 most = step == APPEND ? rows : window_rows(params);
     bool again = false;
@@ -363,7 +359,7 @@ DEVICE void sort_appended(struct list *list) {
     list->count += again;
 }
 
-DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 group) {
+DEVICE void unite_lists(const struct attention_lists_params *params, i64 group) {
     const i64 begin = group * params->key_stride;
     struct list list = {params->keys + begin, params->group_queries > 1 ? params->masks + begin : 0,
                         0};
@@ -391,7 +387,7 @@ DEVICE void unite_lists(const struct sparse_attn_bwd_lists_params *params, i64 g
 /* ---- the kernel ------------------------------------------------------------------------------ */
 
 KERNEL void __launch_bounds__(THREADS, BLOCKS_PER_MULTIPROCESSOR)
-    KERNEL_NAME(const __grid_constant__ struct sparse_attn_bwd_lists_params params) {
+    KERNEL_NAME(const __grid_constant__ struct attention_lists_params params) {
     if (PDL && threadIdx.x == 0) {
         grid_launch_dependents();
     }
