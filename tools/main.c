@@ -1,7 +1,9 @@
 /* The `smelt` command: its verbs, environment variables and general help, from which tools/man.py makes the
  * man page. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tool.h"
 
@@ -291,49 +293,85 @@ static int refuse_verb(const struct tool_options *options, const char *name) {
     return tool_fail(options, TOOL_USAGE, "unknown %s '%s'; `smelt --help` lists them", kind, name);
 }
 
+static void print_verb_help(const struct tool_verb *verb, int json) {
+    if (json)
+        tool_print_json(tool_verb_json(verb));
+    else
+        tool_print_verb_help(verb);
+}
+
 static int run_verb(const struct tool_verb *verb, int argc, char **argv) {
     struct tool_options options;
     int status = tool_options_read(&options, verb, argc, argv);
     if (status == TOOL_OK && options.help)
-        tool_print_verb_help(verb);
+        print_verb_help(verb, options.json != 0);
     else if (status == TOOL_OK)
         status = verb->run(&options);
     tool_options_free(&options);
     return status;
 }
 
-/* Handles options before a verb (--help, --version, `help [VERB]`), or runs the verb. */
+static void print_help(int json) {
+    if (json)
+        print_json_help();
+    else
+        print_long_help();
+}
+
+static int run_help(const struct tool_options *options, int argc, char **argv) {
+    const struct tool_verb *verb = NULL;
+    for (int i = 2; i < argc; i++) {
+        if (!strcmp(argv[i], "--json"))
+            continue;
+        if (verb)
+            return tool_fail(options, TOOL_USAGE, "help takes one verb, not also '%s'", argv[i]);
+        verb = find_verb(argv[i]);
+        if (!verb)
+            return refuse_verb(options, argv[i]);
+    }
+    if (verb)
+        print_verb_help(verb, options->json != 0);
+    else
+        print_help(options->json != 0);
+    return TOOL_OK;
+}
+
+/* Handles options before a verb (--help, --version) and `help`, or runs the verb. */
 static int run(int argc, char **argv) {
     struct tool_options none = {.json = tool_wants_json(argc, argv)};
     const char *first = argc > 1 ? argv[1] : "";
-    const int help = !strcmp(first, "help");
     if (argc < 2) {
         print_short_help(stderr);
         return TOOL_USAGE;
     }
+    if (!strcmp(first, "help"))
+        return run_help(&none, argc, argv);
     if (!strcmp(first, "--version") || !strcmp(first, "-V")) {
-        printf("smelt %s\n", smelt_version());
-        return TOOL_OK;
-    }
-    if (!strcmp(first, "--help") || !strcmp(first, "-h") || (help && argc == 2 + (int)none.json)) {
         if (none.json)
-            print_json_help();
+            tool_print_json(tool_pack("{s:s}", "version", smelt_version()));
         else
-            print_long_help();
+            printf("smelt %s\n", smelt_version());
         return TOOL_OK;
     }
-    const struct tool_verb *verb = find_verb(help ? argv[2] : first);
-    if (!verb)
-        return refuse_verb(&none, help ? argv[2] : first);
-    if (!help)
-        return run_verb(verb, argc, argv);
-    if (argc > 3)
-        return tool_fail(&none, TOOL_USAGE, "help takes one verb, not also '%s'", argv[3]);
-    tool_print_verb_help(verb);
-    return TOOL_OK;
+    if (!strcmp(first, "--help") || !strcmp(first, "-h")) {
+        print_help(none.json != 0);
+        return TOOL_OK;
+    }
+    const struct tool_verb *verb = find_verb(first);
+    return verb ? run_verb(verb, argc, argv) : refuse_verb(&none, first);
+}
+
+/* Occupies standard descriptors that the caller closed, so that no file gets their numbers and then
+ * receives messages or the C compiler's output. They are opened for the other direction, so reading and
+ * writing still fail. */
+static void occupy_standard_descriptors(void) {
+    for (int standard = STDIN_FILENO; standard <= STDERR_FILENO; standard++)
+        if (fcntl(standard, F_GETFD) < 0)
+            (void)!open("/dev/null", standard == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 int main(int argc, char **argv) {
+    occupy_standard_descriptors();
     int status = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) || ferror(stdout)) {

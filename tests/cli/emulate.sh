@@ -149,6 +149,14 @@ gives 7 '' emulate -- sh -c 'echo "$SMELT_CUDA $SMELT_NVRTC" "$@"; exit 7' sh --
 prints 'the program gets the emulator and its own options' '^/.*/libsmelt_emu.so /.*/libsmelt_emu.so --json -v$'
 gives 0 '' emulate sh -c 'exit 0'
 gives 1 'nowhere cannot be run: No such file' emulate -- "$work/nowhere"
+# Standard descriptors that the caller closed are occupied: no other file gets their numbers.
+for closed in 0 1 2; do
+    eval "\"\$smelt\" emulate -- sh -c 'at=\$(readlink /proc/\$\$/fd/$closed); echo \$at >&3' $closed>&-" 3>"$work/out"
+    prints "closed descriptor $closed" '^/dev/null$'
+done
+"$smelt" --version >&- 2>"$work/err"
+[ $? -eq 1 ] && grep -q 'standard output could not be written' "$work/err"
+holds $? 'closed standard output is an error' 'it is not'
 SMELT_LOG=info gives 0 "^smelt: info: compiling sparse_attn_fwd.* for sm_90a$" emulate -- \
     "$(dirname "$smelt")/examples/embed"
 grep -q '^smelt: info: compiled sparse_attn_fwd.* in [0-9.]* s with NVRTC' "$work/err" &&

@@ -76,6 +76,13 @@ gives 0 '' help --json
 document 'help --json' version:string verbs.0.name=warm verbs.0.options.0.help:string environment.0.help:string
 gives 0 '' help warm
 prints 'help VERB is VERB --help' '^usage: smelt warm'
+for line in 'help warm --json' 'help --json warm' 'warm --help --json' 'warm --json -h'; do
+    # shellcheck disable=SC2086 # words
+    gives 0 '' $line
+    document "$line" name=warm options.0.help:string
+done
+gives 0 '' --version --json
+document '--version --json' version:string
 for verb in prune export import; do
     ! grep -Eq "^  $verb|\<$verb\>" "$work/help"
     holds $? "$verb is not advertised" 'it is in --help'
