@@ -269,6 +269,19 @@ static ssize_t write_quietly(int file, const void *bytes, size_t count) {
     return put;
 }
 
+int smelt__file_open_to_write(int folder, const char *name, int flags, mode_t mode) {
+    int file = openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
+    int moved, error;
+
+    if (file < 0 || file > STDERR_FILENO)
+        return file;
+    moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    error = errno;
+    close(file);
+    errno = error;
+    return moved;
+}
+
 int smelt__write_once(int file, const void *bytes, size_t count) {
     const ssize_t put = write_quietly(file, bytes, count);
 

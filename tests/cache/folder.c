@@ -346,6 +346,61 @@ CACHE_TEST(test_readonly_folder) {
     assert_int_equal(chmod(path, 0700), 0);
 }
 
+/* A relative path in a working directory that was removed. */
+static int use_removed_directory(struct scratch *scratch) {
+    char gone[PATH_BYTES];
+    snprintf(gone, sizeof gone, "%.400s/gone", scratch->folder);
+    CHECK(mkdir(gone, 0700) == 0 && chdir(gone) == 0 && rmdir(gone) == 0);
+    scratch->settings.folder = "relative";
+    scratch->settings.readonly_folder = "relative";
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(cache && strstr(smelt__cache_problem(cache), "relative: the working directory"));
+    CHECK(scratch->warnings == 1 && strstr(scratch->last_warning, "name an absolute path"));
+    CHECK(store(cache, 1, &compiler_new, BYTES) == -1);
+    CHECK(hits(cache, 1, &compiler_new, BYTES) == 0);
+    CHECK(stats_of(cache).readonly_problem[0] != '\0');
+    smelt__cache_close(cache);
+    scratch->settings.folder = scratch->cache;
+    scratch->settings.readonly_folder = NULL;
+    cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(cache && store(cache, 1, &compiler_new, BYTES) == 0);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+SCRATCH_TEST(test_removed_directory) {
+    in_child(scratch, use_removed_directory);
+}
+
+/* In a program that closed its standard descriptors no file that is written gets their numbers. */
+static int use_no_standard_descriptors(struct scratch *scratch) {
+    struct smelt__cache_key key = key_number(2);
+    char name[SMELT__FILE_NAME_BYTES];
+    struct smelt__compiled compiled;
+    struct smelt__cache_lock lock;
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(cache && store(cache, 1, &compiler_new, BYTES) == 0);
+    const int folder = open(scratch->cache, O_RDONLY), messages = dup(STDERR_FILENO);
+    for (int standard = 0; standard <= STDERR_FILENO; standard++)
+        close(standard);
+    const int held = !smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled);
+    const int temporary = smelt__temporary_create(folder, name);
+    const ssize_t printed = write(STDOUT_FILENO, "printed", 7) + write(STDERR_FILENO, "again", 5);
+    const int flags = fcntl(temporary, F_GETFD);
+    smelt__cache_unlock(cache, &lock);
+    const int stored = store(cache, 3, &compiler_new, BYTES);
+    for (int standard = 0; standard <= STDERR_FILENO; standard++)
+        dup2(messages, standard);
+    CHECK(held && temporary > STDERR_FILENO && flags == FD_CLOEXEC);
+    CHECK(printed == -2 && stored == 0 && hits(cache, 3, &compiler_new, BYTES) == 1);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+SCRATCH_TEST(test_no_standard_descriptors) {
+    in_child(scratch, use_no_standard_descriptors);
+}
+
 /* With every number of free descriptors from none to enough: a miss or a hit. */
 static int use_few_descriptors(struct scratch *scratch) {
     struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
@@ -411,6 +466,62 @@ static int see_entry(void *user, const char *file, const smelt_kernel_info *info
         seen->cached++;
     }
     return seen->stop_after != 0 && seen->calls >= seen->stop_after;
+}
+
+static int says(const char *text) {
+    return strstr(smelt_last_error(), text) != NULL;
+}
+
+/* A folder of the cache that cannot be read, then one in which nothing can be removed. */
+static int maintain_unreadable(struct scratch *scratch) {
+    char closed[PATH_BYTES], name[PATH_BYTES], file[PATH_BYTES];
+    struct walk_seen seen = {0, 0, 0, 0};
+    smelt_cache_transfer exported = SMELT_CACHE_TRANSFER_INIT;
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
+    uint64_t sound, removed;
+
+    if (geteuid() == 0)
+        CHECK(chmod(scratch->folder, 01777) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    scratch->settings.cap_bytes = 3 * BYTES;
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(cache && store(cache, 1, &compiler_new, BYTES) == 0);
+    subfolder_path(scratch->cache, 1, closed);
+    snprintf(file, sizeof file, "%.400s/exported", scratch->folder);
+    CHECK(chmod(closed, 0) == 0);
+    CHECK(hits(cache, 1, &compiler_new, BYTES) == 0);
+    CHECK(strstr(scratch->last_warning, "Permission denied"));
+    CHECK(smelt__cache_verify(cache, &sound, &removed) == SMELT_ERROR_CACHE && says("Permission"));
+    CHECK(smelt__cache_clear(cache, &removed) == SMELT_ERROR_CACHE && says(scratch->cache));
+    CHECK(smelt__cache_walk(cache, NULL, see_entry, &seen) == SMELT_ERROR_CACHE);
+    CHECK(smelt__cache_walk(cache, scratch->cache, see_entry, &seen) == SMELT_ERROR_CACHE);
+    CHECK(smelt__cache_export(cache, file, "", 0, &exported) == SMELT_ERROR_CACHE);
+    CHECK(access(file, F_OK) != 0);
+    CHECK(smelt__cache_prune(cache, 0, 0, &pruned) == SMELT_ERROR_CACHE);
+    /* Stores into other folders still evict. */
+    for (int n = 2; n < 8; n++)
+        CHECK(store(cache, n, &compiler_new, BYTES) == 0);
+    CHECK(count_files(scratch->cache, ".smelt") < 6);
+
+    CHECK(chmod(closed, 0500) == 0);
+    entry_path(scratch->cache, 1, &compiler_new, name);
+    CHECK(smelt__cache_prune(cache, 1, 0, &pruned) == SMELT_ERROR_CACHE && says("Permission"));
+    CHECK(pruned.kept == 1 && access(name, F_OK) == 0);
+    CHECK(smelt__cache_clear(cache, &removed) == SMELT_ERROR_CACHE);
+    CHECK(says(strrchr(name, '/')) && says("Permission"));
+    CHECK(truncate(name, 100) == 0);
+    CHECK(smelt__cache_verify(cache, &sound, &removed) == SMELT_ERROR_CACHE);
+    CHECK(says(strrchr(name, '/')) && removed == 0);
+    CHECK(chmod(name, 0) == 0);
+    CHECK(smelt__cache_verify(cache, &sound, &removed) == SMELT_ERROR_CACHE);
+    CHECK(says(strrchr(name, '/')));
+    CHECK(chmod(name, 0600) == 0 && chmod(closed, 0700) == 0);
+    CHECK(smelt__cache_verify(cache, &sound, &removed) == SMELT_OK && removed == 1);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+SCRATCH_TEST(test_unreadable_subfolder) {
+    in_child(scratch, maintain_unreadable);
 }
 
 CACHE_TEST(test_walk_verify_clear) {

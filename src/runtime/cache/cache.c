@@ -8,19 +8,18 @@
 #include "runtime/cache/internal.h"
 
 /* The absolute path, so that a change of the working directory does not move the cache, without
- * trailing slashes, which would make the system follow a symbolic link at its end. NULL when out of
- * memory or without a working directory. */
+ * trailing slashes, which would make the system follow a symbolic link at its end. Without a working
+ * directory (it was removed) the path as given. NULL when out of memory. */
 static char *absolute_path(const char *path) {
-    char *here, *joined = NULL;
+    char *here = NULL, *joined = NULL;
 
-    if (!path || path[0] == '\0' || path[0] == '/') {
-        joined = strdup(path ? path : "");
-    } else {
+    if (path && path[0] != '\0' && path[0] != '/')
         here = getcwd(NULL, 0);
-        if (here && asprintf(&joined, "%s/%s", here, path) < 0)
-            joined = NULL;
-        free(here);
-    }
+    if (!here)
+        joined = strdup(path ? path : "");
+    else if (asprintf(&joined, "%s/%s", here, path) < 0)
+        joined = NULL;
+    free(here);
     if (joined)
         for (size_t end = strlen(joined); end > 1 && joined[end - 1] == '/'; end--)
             joined[end - 1] = '\0';
@@ -36,6 +35,12 @@ static void check_folder(struct smelt__cache *cache) {
         snprintf(cache->problem, sizeof cache->problem,
                  "there is no cache folder: neither SMELT_CACHE_DIR, XDG_CACHE_HOME nor HOME is "
                  "set");
+        return;
+    }
+    if (cache->folder[0] != '/') {
+        snprintf(cache->problem, sizeof cache->problem,
+                 "%.400s: the working directory cannot be determined: name an absolute path",
+                 cache->folder);
         return;
     }
     folder = cache->disabled ? smelt__folder_open(cache->folder, false, why, sizeof why)

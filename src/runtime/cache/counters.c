@@ -80,7 +80,7 @@ static bool is_ours(int file, const struct stat *status) {
  * file. */
 static int file_open(int folder, int flags, size_t *bytes) {
     struct stat status;
-    int file = openat(folder, file_name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    int file = smelt__file_open_to_write(folder, file_name, flags, 0600);
 
     if (file < 0)
         return -1;

@@ -46,6 +46,8 @@ struct pass {
     uint64_t total; /* bytes of the remaining candidates */
     uint64_t removed, removed_bytes, temporaries;
     int listed, counted; /* subfolders */
+    bool on_request;     /* all must be counted: one that cannot be read is an error */
+    int error;           /* why an entry could not be removed; 0 */
     time_t now;
 };
 
@@ -56,20 +58,22 @@ static bool has_smelt_magic(const unsigned char *bytes, size_t count) {
     return smelt__entry_begins_with(bytes, count) || smelt__counters_begin_with(bytes, count);
 }
 
-bool smelt__found_remove(int subfolder, const char *name) {
+int smelt__found_remove(int subfolder, const char *name) {
     unsigned char begin[SMELT__ENTRY_PREFIX_BYTES];
     struct stat status;
     bool ours = false;
     int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-    if (file < 0)
-        return false;
+    if (file < 0) /* gone, a symbolic link or a socket */
+        return errno == ENOENT || errno == ELOOP || errno == ENXIO ? 0 : -1;
     if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
         size_t count = status.st_size < (off_t)sizeof begin ? (size_t)status.st_size : sizeof begin;
         ours = smelt__read_at(file, 0, begin, count) == 0 && has_smelt_magic(begin, count);
     }
     close(file);
-    return ours && unlinkat(subfolder, name, 0) == 0;
+    if (!ours)
+        return 0;
+    return unlinkat(subfolder, name, 0) == 0 ? 1 : errno == ENOENT ? 0 : -1;
 }
 
 /* ---- counting ------------------------------------------------------------------------------ */
@@ -82,7 +86,7 @@ static int consider(void *user, const struct smelt__found *found) {
 
     if (found->temporary) {
         if (pass->now - found->status.st_mtim.tv_sec > TEMPORARY_SECONDS &&
-            smelt__found_remove(found->subfolder, found->name))
+            smelt__found_remove(found->subfolder, found->name) > 0)
             pass->temporaries++;
         return 0;
     }
@@ -121,7 +125,8 @@ static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
     while (pass->counted < pass->listed &&
            (pass->counted < MIN_SUBFOLDERS || smelt__now_ns() < deadline_ns)) {
         const char *next = digits[(first + pass->counted) % pass->listed];
-        if (smelt__subfolder_each(folder, next, false, consider, pass) != 0)
+        if (smelt__subfolder_each(folder, next, false, consider, pass) != 0 &&
+            (pass->on_request || errno != EACCES))
             return -1;
         pass->counted++;
     }
@@ -148,25 +153,27 @@ static int compare_used(const void *left, const void *right) {
     return strcmp(a->name, b->name);
 }
 
-/* Removes the candidate unless it was used or replaced since it was counted. */
-static bool remove_unchanged(int folder, const struct candidate *candidate) {
+/* Removes the candidate unless it was used or replaced since it was counted. Result as for
+ * smelt__found_remove. */
+static int remove_unchanged(int folder, const struct candidate *candidate) {
     struct stat status;
-    int subfolder = smelt__subfolder_open(folder, candidate->name, false, false);
-    bool removed;
+    int subfolder = smelt__subfolder_open(folder, candidate->name, false, false), removed = 0;
 
     if (subfolder < 0)
-        return false;
-    removed = fstatat(subfolder, candidate->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-              status.st_ino == candidate->inode &&
-              status.st_mtim.tv_sec == candidate->used.tv_sec &&
-              status.st_mtim.tv_nsec == candidate->used.tv_nsec &&
-              smelt__found_remove(subfolder, candidate->name);
+        return errno == ENOENT ? 0 : -1;
+    if (fstatat(subfolder, candidate->name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+        status.st_ino == candidate->inode && status.st_mtim.tv_sec == candidate->used.tv_sec &&
+        status.st_mtim.tv_nsec == candidate->used.tv_nsec)
+        removed = smelt__found_remove(subfolder, candidate->name);
     close(subfolder);
     return removed;
 }
 
 static void remove_candidate(struct pass *pass, int folder, const struct candidate *candidate) {
-    if (!remove_unchanged(folder, candidate))
+    const int removed = remove_unchanged(folder, candidate);
+    if (removed < 0)
+        pass->error = errno;
+    if (removed <= 0)
         return;
     pass->total -= candidate->bytes;
     pass->removed++;
@@ -237,7 +244,7 @@ void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, 
 /* ---- pruning on request ---------------------------------------------------------------------- */
 
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning) {
-    struct pass pass = {.now = now};
+    struct pass pass = {.now = now, .on_request = true};
     int result = count_folder(&pass, folder, INT64_MAX);
     uint64_t counted = pass.count;
 
@@ -257,5 +264,9 @@ int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pru
     pruning->kept = counted - pass.removed;
     pruning->kept_bytes = pass.total;
     free(pass.candidates);
+    if (result == 0 && pass.error) {
+        errno = pass.error;
+        result = -1;
+    }
     return result;
 }

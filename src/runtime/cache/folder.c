@@ -167,7 +167,7 @@ int smelt__temporary_create(int subfolder, char name[SMELT__FILE_NAME_BYTES]) {
             return -1;
         snprintf(name, SMELT__FILE_NAME_BYTES, ".tmp-%016llx%016llx", (unsigned long long)random[0],
                  (unsigned long long)random[1]);
-        file = openat(subfolder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        file = smelt__file_open_to_write(subfolder, name, O_WRONLY | O_CREAT | O_EXCL, 0600);
         if (file >= 0 || errno != EEXIST)
             return file;
     }
@@ -268,8 +268,8 @@ int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__
     int result = 0;
 
     found.subfolder = smelt__subfolder_open(folder, digits, readonly, false);
-    if (found.subfolder < 0) /* gone, not a folder, or not trusted */
-        return 0;
+    if (found.subfolder < 0) /* gone, not a folder, or not trusted: lookups do not use it either */
+        return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EPERM ? 0 : -1;
     names = list_folder(found.subfolder);
     if (!names) {
         close(found.subfolder);

@@ -84,9 +84,9 @@ enum smelt__cache_count {
 enum { SMELT__KIND_GPU, SMELT__KIND_EMULATED, SMELT__KINDS };
 
 struct smelt__cache {
-    char *folder;   /* absolute, or "" */
+    char *folder;   /* absolute, or "", or unusable (`problem`) */
     char *emulated; /* folder/emulated, or "" */
-    char *readonly; /* absolute, or "" */
+    char *readonly; /* likewise; relative only without a working directory */
     uint64_t cap_bytes;
     smelt_cache_lock lock_mode;
     int lock_timeout_ms;
@@ -212,8 +212,8 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
 /* ---- evict.c ---- */
 
 /* Removes a file that smelt wrote: it has the name of an entry or a temporary and begins like one
- * or is empty. False: another program's file, or already gone. */
-bool smelt__found_remove(int subfolder, const char *name);
+ * or is empty. 1; 0: another program's file, or already gone; -1 with errno: it could not be removed. */
+int smelt__found_remove(int subfolder, const char *name);
 
 /* Called after a store of `bytes` into the file `kept` at file system time `now`. Takes some tens
  * of milliseconds at most; later stores continue the eviction. */
@@ -226,7 +226,8 @@ struct smelt__pruning {
     int64_t unused_since; /* remove what was last used before this file system time */
     uint64_t removed, removed_bytes, temporaries, kept, kept_bytes;
 };
-/* Prunes the whole folder without a time limit. 0; -1 with errno when it could not be read. */
+/* Prunes the whole folder without a time limit. 0; -1 with errno when a part of it could not be read or
+ * an entry could not be removed. */
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning);
 
 /* ---- notes.c ---- */

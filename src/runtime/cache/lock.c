@@ -61,7 +61,6 @@ static int table_find(int value) {
 
 /* Opens the lock file in a folder. -1 with errno. */
 static int table_open(int folder) {
-    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
     struct stat status;
     int file = -1, slot;
 
@@ -75,7 +74,7 @@ static int table_open(int folder) {
     if (slot < 0)
         errno = ENOLCK;
     else
-        file = openat(folder, "lock", flags, 0600);
+        file = smelt__file_open_to_write(folder, "lock", O_RDWR | O_CREAT, 0600);
     if (file >= 0 && (fstat(file, &status) != 0 || !S_ISREG(status.st_mode) ||
                       (status.st_uid != geteuid() && status.st_uid != 0))) {
         close(file);

@@ -179,7 +179,7 @@ static enum smelt__read_state search_layer_once(const struct lookup *lookup) {
         if (errno == ESTALE)
             state = SMELT__READ_STALE;
         else if (errno != ENOENT)
-            note_bad(lookup, name, "its folder is not trusted");
+            note_bad(lookup, name, errno == EPERM ? "its folder is not trusted" : strerror(errno));
     } else {
         if (lookup->compiler)
             state = try_file(lookup, subfolder, name);

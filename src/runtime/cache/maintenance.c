@@ -36,7 +36,8 @@ static smelt_status maintenance_walk(struct smelt__cache *cache, enum smelt__out
         return status;
     result = smelt__folder_each(folder, false, each, user);
     if (result == -1)
-        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s",
+        status = smelt__fail(SMELT_ERROR_CACHE,
+                             "the cache folder %s, or a folder in it, cannot be read: %s",
                              smelt__cache_root(cache, output), strerror(errno));
     close(folder);
     return status;
@@ -46,6 +47,27 @@ static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function 
     smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, each, user);
 
     return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user);
+}
+
+/* Entries that a call could not process, and the first one with the reason. */
+struct unprocessed {
+    uint64_t count;
+    char first[256];
+};
+
+static void note_unprocessed(struct unprocessed *unprocessed, const char *path, const char *why) {
+    if (unprocessed->count++ == 0)
+        snprintf(unprocessed->first, sizeof unprocessed->first, "%s: %s", path, why);
+}
+
+/* `status`, or if that is OK the failure for these entries. */
+static smelt_status check_unprocessed(smelt_status status, const struct smelt__cache *cache,
+                                      const struct unprocessed *unprocessed, const char *verb) {
+    if (status || unprocessed->count == 0)
+        return status;
+    return smelt__fail(SMELT_ERROR_CACHE, "%llu of the entries in %s cannot be %s, among them %s",
+                       (unsigned long long)unprocessed->count, cache->folder, verb,
+                       unprocessed->first);
 }
 
 /* The files of one layer. */
@@ -261,7 +283,7 @@ static smelt_status walk_layer(const char *path, struct walk *walk) {
         return errno == ENOTDIR || errno == ENOENT ? walk_archive(path, walk)
                                                    : smelt__fail(SMELT_ERROR_CACHE, "%s", why);
     if (smelt__folder_each(folder, true, walk_found, walk) == -1)
-        status = smelt__fail(SMELT_ERROR_CACHE, "the folder %s cannot be read: %s", path,
+        status = smelt__fail(SMELT_ERROR_CACHE, "%s, or a folder in it, cannot be read: %s", path,
                              strerror(errno));
     close(folder);
     return status;
@@ -282,6 +304,7 @@ smelt_status smelt__cache_walk(struct smelt__cache *cache, const char *path,
 
 struct verification {
     uint64_t sound, removed;
+    struct unprocessed unprocessed;
 };
 
 static bool remove_found(const struct smelt__found *found) {
@@ -307,15 +330,22 @@ static int verify_found(void *user, const struct smelt__found *found) {
     /* Keep it if a store has replaced it since. */
     if (state == SMELT__READ_BAD &&
         fstatat(found->subfolder, found->name, &now, AT_SYMLINK_NOFOLLOW) == 0 &&
-        now.st_ino == found->status.st_ino && remove_found(found))
-        counts->removed++;
+        now.st_ino == found->status.st_ino) {
+        if (remove_found(found))
+            counts->removed++;
+        else if (errno != ENOENT)
+            note_unprocessed(&counts->unprocessed, found->path, strerror(errno));
+    }
+    if (state == SMELT__READ_FAILED || state == SMELT__READ_STALE)
+        note_unprocessed(&counts->unprocessed, found->path, why);
     return 0;
 }
 
 smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, uint64_t *removed) {
-    struct verification counts = {0, 0};
+    struct verification counts = {0};
     smelt_status status = walk_both(cache, verify_found, &counts);
 
+    status = check_unprocessed(status, cache, &counts.unprocessed, "read or removed");
     if (sound)
         *sound = counts.sound;
     if (removed)
@@ -323,16 +353,23 @@ smelt_status smelt__cache_verify(struct smelt__cache *cache, uint64_t *sound, ui
     return status;
 }
 
-static int clear_found(void *user, const struct smelt__found *found) {
-    uint64_t *removed = user;
+struct clearing {
+    uint64_t removed;
+    struct unprocessed unprocessed;
+};
 
-    if (smelt__found_remove(found->subfolder, found->name) && !found->temporary)
-        (*removed)++;
+static int clear_found(void *user, const struct smelt__found *found) {
+    struct clearing *clearing = user;
+    const int removed = smelt__found_remove(found->subfolder, found->name);
+
+    if (removed < 0)
+        note_unprocessed(&clearing->unprocessed, found->path, strerror(errno));
+    clearing->removed += removed > 0 && !found->temporary;
     return 0;
 }
 
 smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
-    uint64_t count = 0;
+    struct clearing clearing = {0};
     int folder;
     smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &folder);
 
@@ -340,10 +377,11 @@ smelt_status smelt__cache_clear(struct smelt__cache *cache, uint64_t *removed) {
         smelt__counters_record(cache);
         smelt__counters_remove(folder);
         close(folder);
-        status = walk_both(cache, clear_found, &count);
+        status = walk_both(cache, clear_found, &clearing);
+        status = check_unprocessed(status, cache, &clearing.unprocessed, "removed");
     }
     if (removed)
-        *removed = count;
+        *removed = clearing.removed;
     return status;
 }
 
@@ -381,7 +419,8 @@ static smelt_status prune_kind(struct smelt__cache *cache, enum smelt__output ou
     if (older_than_seconds > 0 && older_than_seconds < (uint64_t)now.tv_sec)
         pruning.unused_since = now.tv_sec - (int64_t)older_than_seconds;
     if (smelt__cache_prune_folder(folder, now.tv_sec, &pruning) != 0)
-        status = smelt__fail(SMELT_ERROR_CACHE, "the cache folder %s cannot be read: %s", root,
+        status = smelt__fail(SMELT_ERROR_CACHE,
+                             "the cache folder %s cannot be read or pruned completely: %s", root,
                              strerror(errno));
     pruned->removed += pruning.removed;
     pruned->removed_bytes += pruning.removed_bytes;

@@ -76,7 +76,7 @@ static int compare_items(const void *left, const void *right) {
 
 static smelt_status list_failed(const char *where) {
     return smelt__fail(errno == ENOMEM ? SMELT_ERROR_OUT_OF_MEMORY : SMELT_ERROR_CACHE,
-                       "%s cannot be read: %s", where, strerror(errno));
+                       "%s, or a folder in it, cannot be read: %s", where, strerror(errno));
 }
 
 static smelt_status list_readonly(struct export *export) {
@@ -167,7 +167,7 @@ static int create_beside(const char *path, char **temporary) {
         *temporary = NULL;
         return -1;
     }
-    return open(*temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+    return smelt__file_open_to_write(AT_FDCWD, *temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
 }
 
 /* Why an export may not replace the file at `path`, or NULL. Only a regular file may be replaced: a
@@ -445,8 +445,8 @@ static smelt_status import_folder(struct import *import, int source, char **tuni
     if (result > 0)
         return import->status;
     if (result < 0)
-        return smelt__fail(SMELT_ERROR_CACHE, "%s cannot be read: %s", import->path,
-                           strerror(errno));
+        return smelt__fail(SMELT_ERROR_CACHE, "%s, or a folder in it, cannot be read: %s",
+                           import->path, strerror(errno));
     if (folder_tuning(import->path, tuning, tuning_bytes, &message) != 0)
         return smelt__fail(SMELT_ERROR_CACHE, "%s", message.text);
     return SMELT_OK;

@@ -153,8 +153,7 @@ static int lock(int folder, const char *name, const char *path, struct smelt__me
     char lock_name[sizeof((struct split_path *)NULL)->name];
 
     snprintf(lock_name, sizeof lock_name, "%.240s.lock", name);
-    int file =
-        openat(folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, 0600);
+    int file = smelt__file_open_to_write(folder, lock_name, O_RDWR | O_CREAT, 0600);
     if (file < 0)
         return fail_errno(message, path);
     for (int waited = 0; fcntl(file, F_OFD_SETLK, &whole) != 0; waited += POLL_MS) {
@@ -193,8 +192,7 @@ static int replace(int folder, const char *name, const char *path, const struct 
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return fail_errno(message, path);
     snprintf(temporary, sizeof temporary, ".tmp-tuning-%016llx", (unsigned long long)random);
-    int file =
-        openat(folder, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int file = smelt__file_open_to_write(folder, temporary, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (file < 0)
         return fail_errno(message, path);
     if (smelt__write_fully(file, text->data ? text->data : "", text->length) != 0 ||
