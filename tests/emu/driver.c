@@ -483,6 +483,27 @@ TEST(test_device_numbers) {
     leave_second();
 }
 
+TEST(test_events) {
+    CUevent begin, end;
+    float milliseconds = -1;
+    assert_int_equal(driver->cuEventCreate(&begin, CU_EVENT_DEFAULT), 0);
+    assert_int_equal(driver->cuEventCreate(&end, CU_EVENT_DEFAULT), 0);
+    assert_int_equal(driver->cuEventSynchronize(end), 0); /* not recorded */
+    assert_int_equal(driver->cuEventElapsedTime(&milliseconds, begin, end), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventRecord(begin, NULL), 0);
+    assert_int_equal(driver->cuEventElapsedTime(&milliseconds, begin, end), INVALID_HANDLE);
+    assert_true(milliseconds < 0);
+    assert_int_equal(driver->cuEventRecord(end, NULL), 0);
+    assert_int_equal(driver->cuEventElapsedTime(&milliseconds, begin, end), 0);
+    assert_true(milliseconds >= 0);
+    assert_int_equal(driver->cuEventDestroy(end), 0);
+    assert_int_equal(driver->cuEventDestroy(end), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventRecord(end, NULL), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventSynchronize(end), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventElapsedTime(&milliseconds, begin, end), INVALID_HANDLE);
+    assert_int_equal(driver->cuEventDestroy(begin), 0);
+}
+
 /* Functions, streams and events belong to the context that was current when they were made. */
 TEST(test_contexts_not_mixed) {
     CUdeviceptr data = make_words();

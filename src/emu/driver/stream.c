@@ -17,6 +17,7 @@ struct CUevent_st {
     CUcontext context;
     const void *stream; /* that recorded it; NULL: none */
     struct timespec time;
+    struct CUevent_st *next;
 };
 
 /* Predefined handles of cuda.h: CU_STREAM_LEGACY (also NULL) and CU_STREAM_PER_THREAD, in the
@@ -25,6 +26,7 @@ enum { LEGACY = 1, PER_THREAD = 2 };
 static char named[MAX_DEVICES][PER_THREAD + 1];
 
 static struct CUstream_st *streams; /* all existing streams */
+static struct CUevent_st *events;   /* and events */
 
 const void *emu_stream_of(CUstream stream, CUdevice device) {
     const uintptr_t handle = (uintptr_t)(void *)stream;
@@ -90,35 +92,68 @@ EMU_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     (void)flags;
     if (!emu_context_current())
         return CUDA_ERROR_INVALID_CONTEXT;
-    *event = calloc(1, sizeof **event);
-    if (!*event)
+    struct CUevent_st *made = calloc(1, sizeof *made);
+    if (!made)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    (*event)->context = emu_context_current();
+    made->context = emu_context_current();
+    pthread_mutex_lock(&emu_driver_lock);
+    made->next = events;
+    events = made;
+    pthread_mutex_unlock(&emu_driver_lock);
+    *event = made;
     return CUDA_SUCCESS;
+}
+
+/* The link to an event; NULL: there is none. Under the lock. */
+static struct CUevent_st **link_to(CUevent event) {
+    struct CUevent_st **link = &events;
+    while (*link && *link != event)
+        link = &(*link)->next;
+    return *link ? link : NULL;
 }
 
 EMU_EXPORT CUresult cuEventRecord(CUevent event, CUstream stream) {
     const void *found = emu_stream_find(stream);
-    if (event->context != emu_context_current() || !found)
-        return ERROR_INVALID_HANDLE;
-    event->stream = found;
-    clock_gettime(CLOCK_MONOTONIC, &event->time);
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&emu_driver_lock);
+    const bool known = found && link_to(event) && event->context == emu_context_current();
+    if (known) {
+        event->stream = found;
+        clock_gettime(CLOCK_MONOTONIC, &event->time);
+    }
+    pthread_mutex_unlock(&emu_driver_lock);
+    return known ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
 /* Also waits for work launched after the event. */
 EMU_EXPORT CUresult cuEventSynchronize(CUevent event) {
-    return event->stream ? wait_for(event->stream) : CUDA_SUCCESS;
+    pthread_mutex_lock(&emu_driver_lock);
+    const bool known = link_to(event);
+    if (known && event->stream)
+        emu_pdl_synchronize(event->stream);
+    pthread_mutex_unlock(&emu_driver_lock);
+    return known ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
 EMU_EXPORT CUresult cuEventElapsedTime(float *milliseconds, CUevent begin, CUevent end) {
-    const struct timespec *a = &begin->time, *b = &end->time;
-    *milliseconds =
-        (float)((double)(b->tv_sec - a->tv_sec) * 1e3 + (double)(b->tv_nsec - a->tv_nsec) * 1e-6);
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&emu_driver_lock);
+    const bool recorded = link_to(begin) && link_to(end) && begin->stream && end->stream &&
+                          begin->context == end->context;
+    if (recorded) {
+        const struct timespec *a = &begin->time, *b = &end->time;
+        *milliseconds = (float)((double)(b->tv_sec - a->tv_sec) * 1e3 +
+                                (double)(b->tv_nsec - a->tv_nsec) * 1e-6);
+    }
+    pthread_mutex_unlock(&emu_driver_lock);
+    return recorded ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
 
 EMU_EXPORT CUresult cuEventDestroy_v2(CUevent event) {
-    free(event);
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&emu_driver_lock);
+    struct CUevent_st **link = link_to(event);
+    if (link) {
+        *link = event->next;
+        free(event);
+    }
+    pthread_mutex_unlock(&emu_driver_lock);
+    return link ? CUDA_SUCCESS : ERROR_INVALID_HANDLE;
 }
