@@ -38,8 +38,12 @@ static smelt_status find_table(const char *text, unsigned pass, struct subject *
         subject->table = subject->known ? smelt__pass_table(found, &subject->spec) : found->tables;
         return SMELT_OK;
     }
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no pass %u",
-                       subject->spec.schema->name, pass);
+    const unsigned passes = subject->type->family->passes;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT, "%s has no pass %u; legal: %s",
+                       subject->spec.schema->name, pass,
+                       passes == SMELT_PASS_FORWARD    ? "1 (forward)"
+                       : passes == SMELT_PASS_BACKWARD ? "2 (backward)"
+                                                       : "1 (forward), 2 (backward)");
 }
 
 static smelt_status check_index(const struct subject *subject, const char *what, int index,

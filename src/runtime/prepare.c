@@ -264,7 +264,7 @@ static smelt_status take_arguments(struct preparation *all, const smelt_kernel_r
     all->requests = calloc(room, sizeof *all->requests);
     all->finished = calloc(room, 1);
     if (!all->requests || !all->finished)
-        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory");
+        return smelt__fail(SMELT_ERROR_OUT_OF_MEMORY, "out of memory for %zu requests", all->count);
     return smelt__structs_read(
         SMELT__STRUCT(smelt_kernel_request, "requests[0]", "SMELT_KERNEL_REQUEST_INIT", arch),
         requests, all->count, all->requests);

@@ -63,7 +63,8 @@ smelt_status smelt_spec_get(const char *text, const char *key, int64_t *value) {
         return status;
     if (smelt__spec_key(spec.schema, key) < 0)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                           "%s has no key %s; `smelt list` names its keys", spec.schema->name, key);
+                           "%s has no key '%s'; `smelt list` names its keys", spec.schema->name,
+                           key);
     *value = smelt__spec_get(&spec, key);
     return SMELT_OK;
 }

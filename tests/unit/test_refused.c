@@ -108,4 +108,18 @@ TEST(families_without_keys) {
                    "indexer_windows_build: unknown knob 'stages'; known: none");
 }
 
+/* What does not exist is named with what does. */
+TEST(passes_and_keys_that_do_not_exist) {
+    smelt_pass_info info = SMELT_PASS_INFO_INIT;
+    unsigned passes = 0;
+    int64_t value = 0;
+    assert_refused(smelt_operator_describe("sparse_attn", (enum smelt_pass)3, &passes, &info),
+                   SMELT_ERROR_INVALID_ARGUMENT,
+                   "sparse_attn has no pass 3; legal: 1 (forward), 2 (backward)");
+    assert_refused(smelt_operator_describe("quantize", SMELT_PASS_BACKWARD, &passes, &info),
+                   SMELT_ERROR_INVALID_ARGUMENT, "quantize has no pass 2; legal: 1 (forward)");
+    assert_refused(smelt_spec_get("topk_select:topk=64", "", &value), SMELT_ERROR_INVALID_ARGUMENT,
+                   "topk_select has no key ''");
+}
+
 TESTS("refused calls", .group_setup = make_context, .group_teardown = destroy_context)

@@ -262,8 +262,8 @@ static int report(const struct work *work, const struct tool_options *options) {
     if (work->emulated)
         tool_say(
             options,
-            "%zu of these kernels are for the emulator, which SMELT_NVRTC names, and not for a GPU",
-            work->emulated);
+            "%zu of %zu kernels are for the emulator, which SMELT_NVRTC names, and not for a GPU",
+            work->emulated, work->count);
     /* Storing kernels is this verb's purpose. */
     if (work->lost)
         tool_say(options, "%zu of %zu kernels are not stored in the cache", work->lost,
