@@ -1,6 +1,7 @@
 /* The `smelt` command: its verbs, environment variables and general help, from which tools/man.py makes the
  * man page. */
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -372,6 +373,8 @@ static void occupy_standard_descriptors(void) {
 
 int main(int argc, char **argv) {
     occupy_standard_descriptors();
+    signal(SIGCHLD,
+           SIG_DFL); /* a parent may have ignored it, which hides the C compiler's status */
     int status = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) || ferror(stdout)) {

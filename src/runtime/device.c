@@ -1,6 +1,7 @@
 /* Device memory, streams and events for programs without a CUDA API of their own: see
  * smelt/device.h. */
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/abi.h"
@@ -96,7 +97,9 @@ smelt_status smelt_device_alloc(const smelt_context *context, size_t bytes, void
     CUresult result = context->driver->cuMemAlloc(&allocated, bytes);
     if (result == CUDA_SUCCESS)
         *pointer = (void *)(uintptr_t)allocated;
-    return leave(context, pushed, "cuMemAlloc", result);
+    char call[48];
+    snprintf(call, sizeof call, "cuMemAlloc of %zu bytes", bytes);
+    return leave(context, pushed, call, result);
 }
 
 smelt_status smelt_device_free(const smelt_context *context, void *pointer) {

@@ -154,6 +154,10 @@ for closed in 0 1 2; do
     eval "\"\$smelt\" emulate -- sh -c 'at=\$(readlink /proc/\$\$/fd/$closed); echo \$at >&3' $closed>&-" 3>"$work/out"
     prints "closed descriptor $closed" '^/dev/null$'
 done
+# A parent that ignores SIGCHLD would hide the C compiler's exit status.
+(trap '' CHLD && SMELT_EMU_OBJECTS=$work/child "$smelt" check --emulate --lists causal --schedules 1 "$kernel") \
+    >"$work/out" 2>"$work/err"
+holds $? 'a parent that ignores SIGCHLD' 'the check fails'
 "$smelt" --version >&- 2>"$work/err"
 [ $? -eq 1 ] && grep -q 'standard output could not be written' "$work/err"
 holds $? 'closed standard output is an error' 'it is not'

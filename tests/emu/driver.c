@@ -4,6 +4,9 @@
  *
  *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
  */
+#include <signal.h>
+#include <sys/time.h>
+
 #include "../unit/test.h"
 #include "emulator.h"
 
@@ -348,6 +351,37 @@ TEST(test_beyond_shared_memory) {
         assert_int_equal(emulator->report(0).kind, EMU_BOUNDS);
         settle(data);
     }
+    driver->cuMemFree(data);
+}
+
+static void notice(int signal) {
+    (void)signal;
+}
+
+/* A program's signal handlers cost no report its line. If the program ignores SIGCHLD, a compilation
+ * fails with that reason. */
+TEST(test_signals) {
+    const struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
+    const struct sigaction handler = {.sa_handler = notice};
+    CUdeviceptr data = make_words();
+    CUlaunchConfig config = shape(1, 1, 1);
+    kernel("beyond");
+    sigaction(SIGALRM, &handler, NULL);
+    setitimer(ITIMER_REAL, &often, NULL);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(launch("beyond", &config, data), LAUNCH_FAILED);
+        if (!strstr(emulator->report(0).text, "beyond.cu:"))
+            fail_msg("%s", emulator->report(0).text);
+        settle(data);
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    signal(SIGCHLD, SIG_IGN);
+    assert_null(load_kernel("#define KERNEL_NAME unseen\n"
+                            "__global__ void KERNEL_NAME(int *words) { *words = 1; }\n",
+                            "unseen.cu", "unseen"));
+    signal(SIGCHLD, SIG_DFL);
+    if (!strstr(smelt_last_error(), "ignores SIGCHLD"))
+        fail_msg("%s", smelt_last_error());
     driver->cuMemFree(data);
 }
 

@@ -97,6 +97,9 @@ static const char *const plain_options[] = {
     "-std=gnu11", "-g", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w",
 };
 
+/* Not an exit status: in a program that ignores SIGCHLD the system discards its children's. */
+enum { STATUS_UNKNOWN = -2 };
+
 /* Runs a program with its output appended to a file. Returns its exit status, or -1 when it cannot
  * be run. */
 static int run(char *const *arguments, const char *output) {
@@ -113,7 +116,7 @@ static int run(char *const *arguments, const char *output) {
         return -1;
     while (waitpid(child, &status, 0) < 0)
         if (errno != EINTR)
-            return -1;
+            return STATUS_UNKNOWN;
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -338,6 +341,11 @@ static int compile(const char *text, const char *folder, const char *output, uns
         snprintf(log, log_size,
                  "the emulator needs a C compiler, but none of cc, gcc and clang can be run: "
                  "install gcc or clang, or set CC");
+    else if (status == STATUS_UNKNOWN)
+        snprintf(
+            log, log_size,
+            "the C compiler's exit status cannot be read, because this program ignores SIGCHLD: "
+            "set its handler to SIG_DFL");
     else if (status == 0 && read_object(folder, object, bytes)) {
         snprintf(log, log_size, "%s/kernel.so cannot be read", folder);
         status = -1;

@@ -2,6 +2,7 @@
 #include "emu/machine/lines.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +22,9 @@ struct lines {
     struct line lines[MAX_SITES];
 };
 
-/* Starts addr2line; its output comes from the returned stream. */
-static FILE *start(const struct kernel *kernel, const site *sites, size_t count, pid_t *child) {
+/* Starts addr2line with this signal mask; its output comes from the returned stream. */
+static FILE *start(const struct kernel *kernel, const site *sites, size_t count,
+                   const sigset_t *signals, pid_t *child) {
     char addresses[MAX_SITES][24];
     char *arguments[MAX_SITES + 8] = {(char *)"addr2line", (char *)"-a",
                                       (char *)"-i",        (char *)"-f",
@@ -39,15 +41,19 @@ static FILE *start(const struct kernel *kernel, const site *sites, size_t count,
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
     posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, signals);
     extern char **environ;
-    int failed = posix_spawnp(child, "addr2line", &actions, NULL, arguments, environ);
+    int failed = posix_spawnp(child, "addr2line", &actions, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
-    if (failed) {
+    FILE *output = failed ? NULL : fdopen(ends[0], "r");
+    if (!output)
         close(ends[0]);
-        return NULL;
-    }
-    return fdopen(ends[0], "r");
+    return output;
 }
 
 /* Shortens a path: from templates/ or tests/ on, else the file's name. */
@@ -96,12 +102,18 @@ struct lines *lines_resolve(const struct kernel *kernel, const site *sites, size
     pid_t child = 0;
     if (!lines || !kernel || count == 0)
         return lines;
-    FILE *output = start(kernel, sites, count < MAX_SITES ? count : MAX_SITES, &child);
-    if (!output)
-        return lines;
-    parse(lines, output);
-    fclose(output);
-    waitpid(child, NULL, 0);
+    /* A handler of the program would interrupt reading. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    FILE *output = start(kernel, sites, count < MAX_SITES ? count : MAX_SITES, &before, &child);
+    if (output) {
+        parse(lines, output);
+        fclose(output);
+    }
+    if (child)
+        waitpid(child, NULL, 0);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     for (size_t i = 0; i < lines->count; i++)
         if (lines->lines[i].text[0])
             strncat(lines->lines[i].text, ")", TEXT - strlen(lines->lines[i].text) - 1);
