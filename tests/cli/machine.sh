@@ -127,6 +127,36 @@ else
     skipped 'a read-only folder' 'no name spaces here'
 fi
 
+# ---- a folder of the cache that another user made -------------------------------------------------
+SMELT_CACHE_DIR=$work/partly
+gives 0 '' warm --arch sm_80 "$kernel"
+# Root may read everything, so for root the command runs as nobody.
+as_another() {
+    [ "$(id -u)" != 0 ] || set -- setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
+    "$@" >"$work/out" 2>"$work/err" </dev/null
+    status=$?
+}
+chmod 755 "$work" "$SMELT_CACHE_DIR"
+if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
+    chmod 0 "$SMELT_CACHE_DIR"/??
+    for line in 'cache stat' 'cache verify' 'cache prune' 'cache clear' 'list --cache' "cache export $work/partly.tar" \
+        "cache verify $SMELT_CACHE_DIR"; do
+        # shellcheck disable=SC2086 # words
+        as_another "$smelt" $line
+        [ "$status" -eq 1 ] && grep -q "$SMELT_CACHE_DIR.* cannot be .*: Permission denied" "$work/err"
+        holds $? "$line cannot read it" "exit status $status"
+    done
+    as_another "$smelt" doctor
+    prints 'doctor sees it' '^cache +.*, not completely readable$'
+    prints 'and what to do' 'Permission denied: .*correct the permissions, or name another folder in SMELT_CACHE_DIR'
+    as_another "$smelt" doctor --json
+    document 'and its document' 'cache.rights=not completely readable' cache.problem:string ok=false
+    chmod 700 "$SMELT_CACHE_DIR"/??
+else
+    skipped 'a folder that cannot be read' 'nobody cannot run the command here'
+fi
+chmod 700 "$work"
+
 # ---- a read-only layer that is not there ----------------------------------------------------------
 export SMELT_CACHE_DIR=$work/cache SMELT_CACHE_READONLY_DIR=$work/nowhere
 gives 0 'nowhere .*is not used: No such file' warm --arch sm_90a "$kernel"

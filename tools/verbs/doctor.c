@@ -51,7 +51,8 @@ static const char *remedy_of(int error) {
                                               : "correct its permissions";
 }
 
-static struct cache_rights find_rights(const smelt_machine_report *report) {
+/* unreadable: the reason why the cache cannot be counted, or "". */
+static struct cache_rights find_rights(const smelt_machine_report *report, const char *unreadable) {
     struct cache_rights rights = {.word = "bypassed"};
     if (*report->cache_problem || !*report->cache_folder) {
         snprintf(rights.problem, sizeof rights.problem, "%s", report->cache_problem);
@@ -60,6 +61,15 @@ static struct cache_rights find_rights(const smelt_machine_report *report) {
     const char *off = secure_getenv("SMELT_CACHE_DISABLE");
     if (off && !strcmp(off, "1")) {
         rights.word = "disabled by SMELT_CACHE_DISABLE";
+        return rights;
+    }
+    if (*unreadable) {
+        rights.word = "not completely readable";
+        snprintf(
+            rights.problem, sizeof rights.problem,
+            "%s: every process compiles what it cannot read again; correct the permissions, or "
+            "name another folder in SMELT_CACHE_DIR",
+            unreadable);
         return rights;
     }
     const int error = try_folder(report->cache_folder);
@@ -84,6 +94,7 @@ static int judge(const smelt_machine_report *report, const struct cache_rights *
 struct contents {
     smelt_context *context; /* owns the strings in stats */
     smelt_cache_stats stats;
+    char unreadable[512]; /* why the cache could not be counted; "" */
     struct tool_stale cache, layer;
 };
 
@@ -95,6 +106,11 @@ static smelt_status inspect_cache(struct contents *contents, const smelt_machine
     smelt_status status = smelt_context_create(&contents->context, &settings);
     if (!status)
         status = smelt_cache_get_stats(contents->context, &contents->stats);
+    if (status == SMELT_ERROR_CACHE) {
+        snprintf(contents->unreadable, sizeof contents->unreadable, "%s", smelt_last_error());
+        contents->stats.problem = contents->stats.readonly = contents->stats.readonly_problem = "";
+        return SMELT_OK;
+    }
     const smelt_cache_stats *stats = &contents->stats;
     if (!status && !*stats->problem && stats->entries)
         (void)tool_find_stale(contents->context, NULL, report->nvrtc_major, report->nvrtc_minor,
@@ -217,7 +233,7 @@ static void print_cache(const smelt_machine_report *report, const struct cache_r
 
 static int print_report(const smelt_machine_report *report, const struct contents *contents,
                         const struct tool_options *options) {
-    const struct cache_rights rights = find_rights(report);
+    const struct cache_rights rights = find_rights(report, contents->unreadable);
     if (options->json) {
         print_json(report, &rights, contents);
         return judge(report, &rights, &contents->stats);
