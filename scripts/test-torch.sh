@@ -49,9 +49,9 @@ if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt_kernels").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
     # Emulated kernels are host code and must not go into the user's cache. What the tests of the C library, or
-    # another process here, compiled is not compiled again.
+    # another process here, compiled is not compiled again; what is never launched is not compiled at all.
     folder=$(scripts/trusted-folder.sh "$PWD/build")
-    export SMELT_CACHE_DIR=$folder/torch-cache SMELT_EMU_OBJECTS=$folder/emu-objects
+    export SMELT_CACHE_DIR=$folder/torch-cache SMELT_EMU_OBJECTS=$folder/emu-objects SMELT_EMU_LAZY=1
 fi
 export OMP_NUM_THREADS=1 TORCHINDUCTOR_CACHE_DIR=$PWD/build/torch-inductor
 unset PYTHONPATH

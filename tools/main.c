@@ -227,6 +227,10 @@ static const struct variable {
      "none; each process compiles its kernels. A folder that the rules of SMELT_CACHE_DIR do not "
      "allow is an error. The emulator ignores it with SMELT_EMU_CFLAGS or SMELT_EMU_KEEP."},
     {"SMELT_EMU_EDITED_OBJECTS", "another such folder, for kernels of SMELT_EMU_SOURCE"},
+    {"SMELT_EMU_LAZY",
+     "1: the emulator compiles a kernel when it is first launched, not when its operator is "
+     "created. An operator's kernels that a program never launches are then never compiled; if one "
+     "does not compile, the launch fails, and standard error has the compiler's output."},
     {"SMELT_LOG", "`error`, `warning`, `info` or `debug`; overrides the level that a program sets. "
                   "If the program has no log callback, the log goes to standard error. At `info` "
                   "it has a line for the start and the end of each compilation."},

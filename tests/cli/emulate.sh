@@ -58,8 +58,8 @@ refuses 'valid = 9 is out of range; legal: 1\.\.8, what 70 slots .* of 8 rows' \
     check --emulate "$operator" --rows 8 --valid 9
 # shellcheck disable=SC2046
 for any in "$operator,passes=both" "$operator,buckets=auto" $("$smelt" list | sed -n 's/^  example: //p'); do
-    gives 2 'tokens = |tokens exceed|rows = ' check --emulate "$any" --batches 65536 --queries 2147483647 \
-        --rows 2147483647
+    SMELT_EMU_LAZY=1 gives 2 'tokens = |tokens exceed|rows = ' check --emulate "$any" --batches 65536 \
+        --queries 2147483647 --rows 2147483647
 done
 # Nothing else is refused: passes whose calls would report missing tensors.
 for any in "$operator,passes=both" indexer_bwd:heads=8,dim=64,topk=20; do
@@ -143,6 +143,18 @@ export SMELT_EMU_CFLAGS
 compiled 4 'with options added it is compiled'
 unset SMELT_EMU_CFLAGS
 compiled 4 'and found again without'
+# Lazily, no kernel that is not launched is compiled; the others have the same keys.
+export SMELT_EMU_LAZY=1
+compiled 4 'lazily it is the same'
+CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects gives 2 'tokens = ' check --emulate "$operator,passes=both" \
+    --batches 65536 --queries 2147483647 --rows 2147483647
+compiled 4 'lazily, what is not launched is not compiled'
+SMELT_EMU_SOURCE=$work/out.cu compiled 5 'lazily, an edited copy is compiled'
+CC=false SMELT_EMU_OBJECTS=$work/none gives 1 'SMELT_ERROR_DRIVER: cuLaunchKernelEx' check --emulate --lists causal "$operator"
+grep -q "^smelt's emulator: the kernel smelt_sparse_attn_fwd_.* does not compile:" "$work/err"
+holds $? 'lazily, a compile error is said at the launch' 'it is not'
+SMELT_EMU_CFLAGS=--no-such-option gives 1 'no-such-option' check --emulate --lists causal "$operator"
+unset SMELT_EMU_LAZY
 
 # ---- a program on the emulator --------------------------------------------------------------------
 gives 7 '' emulate -- sh -c 'echo "$SMELT_CUDA $SMELT_NVRTC" "$@"; exit 7' sh --json -v

@@ -21,3 +21,20 @@ char *emu_translate(const char *source, char *log, size_t log_size);
  * which has an object cache of its own. 0, or -1 with the compiler's output in `log`. */
 int emu_compile(const char *text, int edited, unsigned char **object, size_t *bytes, char *log,
                 size_t log_size);
+
+/* ---- kernels compiled at their first launch (SMELT_EMU_LAZY=1) ------------------------------- */
+
+/* Whether SMELT_EMU_LAZY is 1. */
+int emu_is_lazy(void);
+
+/* Makes an image that the driver loads like an object and that holds the C text. `edited` as above;
+ * the caller frees *object. 0, or -1 when memory is out. */
+int emu_make_lazy(const char *name, const char *text, int edited, unsigned char **object,
+                  size_t *bytes);
+
+/* The kernel's name in such an image; NULL for an object. `image`: an ELF file of 64 bits. */
+const char *emu_lazy_name(const unsigned char *image);
+
+/* Compiles such an image's text; otherwise like emu_compile. */
+int emu_compile_lazy(const unsigned char *image, unsigned char **object, size_t *bytes, char *log,
+                     size_t log_size);

@@ -178,10 +178,7 @@ EMU_EXPORT nvrtcResult nvrtcDestroyProgram(nvrtcProgram *program) {
 }
 
 /* A report in the assembler's format; figures that the emulator cannot know are 0. */
-static void write_report(nvrtcProgram program) {
-    char name[NAME];
-    if (kernel_name(program->source, name))
-        snprintf(name, sizeof name, "kernel");
+static void write_report(nvrtcProgram program, const char *name) {
     snprintf(program->log, LOG,
              "ptxas info    : Compiling entry function '%s' for 'emulator'\n"
              "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n"
@@ -198,12 +195,16 @@ EMU_EXPORT nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int count,
     char *text = emu_translate(program->source, program->log, LOG);
     if (!text)
         return NVRTC_ERROR_COMPILATION;
-    int failed =
-        emu_compile(text, program->edited, &program->object, &program->bytes, program->log, LOG);
+    char name[NAME];
+    const int named = kernel_name(program->source, name) == 0;
+    int failed = named && emu_is_lazy()
+                     ? emu_make_lazy(name, text, program->edited, &program->object, &program->bytes)
+                     : emu_compile(text, program->edited, &program->object, &program->bytes,
+                                   program->log, LOG);
     free(text);
     if (failed)
         return NVRTC_ERROR_COMPILATION;
-    write_report(program);
+    write_report(program, named ? name : "kernel");
     return NVRTC_SUCCESS;
 }
 

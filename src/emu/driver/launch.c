@@ -90,6 +90,11 @@ EMU_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction fu
     if (module->context != context || !stream)
         return ERROR_INVALID_HANDLE;
     pthread_mutex_lock(&emu_driver_lock);
+    const CUresult completed = emu_module_complete(module);
+    if (completed != CUDA_SUCCESS) {
+        pthread_mutex_unlock(&emu_driver_lock);
+        return completed;
+    }
     emu_default_settings();
     memcpy(emu.grid, &config->gridDimX, sizeof emu.grid);
     memcpy(emu.block, &config->blockDimX, sizeof emu.block);

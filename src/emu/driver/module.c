@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "emu/compiler/compiler.h"
 #include "emu/driver/driver.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -48,7 +49,6 @@ static CUresult describe_kernel(struct CUmod_st *module) {
     const char *map = dlsym(module->library, "emu_map");
     const unsigned *cluster = dlsym(module->library, "emu_cluster_dims");
     module->name = dlsym(module->library, "emu_name");
-    module->dynamic_shared = DEFAULT_SHARED;
     for (int i = 0; i < 3 && cluster; i++)
         module->cluster[i] = cluster[i] ? cluster[i] : 1;
     if (!entry || !map || !module->name || !dladdr(entry, &where))
@@ -79,43 +79,81 @@ static size_t object_bytes(const unsigned char *image) {
            (size_t)header.section_header_bytes * header.section_header_count;
 }
 
-EMU_EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) {
-    size_t bytes = object_bytes(image);
-    CUresult result = CUDA_ERROR_INVALID_IMAGE;
-    if (!emu_context_current())
-        return CUDA_ERROR_INVALID_CONTEXT;
-    struct CUmod_st *module = calloc(1, sizeof *module);
-    if (!module)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    module->context = emu_context_current();
+static CUresult load_object(struct CUmod_st *module, const void *image, size_t bytes) {
     module->memory = memfd_create("smelt-emu-kernel", MFD_CLOEXEC);
-    if (bytes == 0 || module->memory < 0 || write(module->memory, image, bytes) != (ssize_t)bytes)
-        goto out;
+    if (module->memory < 0 || write(module->memory, image, bytes) != (ssize_t)bytes)
+        return CUDA_ERROR_INVALID_IMAGE;
     snprintf(module->kernel.object, sizeof module->kernel.object, "/proc/%d/fd/%d", getpid(),
              module->memory);
     module->library = dlopen(module->kernel.object, RTLD_NOW | RTLD_LOCAL);
     if (!module->library) {
         fprintf(stderr, "smelt's emulator: %s\n", dlerror());
-        goto out;
+        return CUDA_ERROR_INVALID_IMAGE;
     }
-    result = describe_kernel(module);
-out:
+    return describe_kernel(module);
+}
+
+static CUresult keep_lazy(struct CUmod_st *module, const void *image, size_t bytes) {
+    module->lazy = malloc(bytes);
+    if (!module->lazy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memcpy(module->lazy, image, bytes);
+    module->name = emu_lazy_name(module->lazy);
+    return CUDA_SUCCESS;
+}
+
+CUresult emu_module_complete(struct CUmod_st *module) {
+    static char log[16 * 1024]; /* under the driver's lock */
+    unsigned char *object = NULL;
+    CUresult result = CUDA_ERROR_INVALID_IMAGE;
+    size_t bytes;
+    if (!module->lazy)
+        return CUDA_SUCCESS;
+    if (emu_compile_lazy(module->lazy, &object, &bytes, log, sizeof log) == 0)
+        result = load_object(module, object, bytes);
+    else
+        fprintf(stderr, "smelt's emulator: the kernel %s does not compile:\n%s\n", module->name,
+                log);
+    free(object);
     if (result == CUDA_SUCCESS) {
-        *out = module;
-    } else {
-        if (module->library)
-            dlclose(module->library);
-        if (module->memory >= 0)
-            close(module->memory);
-        free(module);
+        free(module->lazy);
+        module->lazy = NULL;
     }
     return result;
 }
 
-EMU_EXPORT CUresult cuModuleUnload(CUmodule module) {
-    dlclose(module->library);
-    close(module->memory);
+static void free_module(struct CUmod_st *module) {
+    if (module->library)
+        dlclose(module->library);
+    if (module->memory >= 0)
+        close(module->memory);
+    free(module->lazy);
     free(module);
+}
+
+EMU_EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) {
+    const size_t bytes = object_bytes(image);
+    if (!emu_context_current())
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_IMAGE;
+    struct CUmod_st *module = calloc(1, sizeof *module);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->context = emu_context_current();
+    module->memory = -1;
+    module->dynamic_shared = DEFAULT_SHARED;
+    const CUresult result =
+        emu_lazy_name(image) ? keep_lazy(module, image, bytes) : load_object(module, image, bytes);
+    if (result == CUDA_SUCCESS)
+        *out = module;
+    else
+        free_module(module);
+    return result;
+}
+
+EMU_EXPORT CUresult cuModuleUnload(CUmodule module) {
+    free_module(module);
     return CUDA_SUCCESS;
 }
 
