@@ -63,7 +63,7 @@ const void *emu_stream_of(CUstream stream, CUdevice device);
 struct CUmod_st { /* a function handle is its module's */
     CUcontext context;
     void *library;
-    int memory; /* the memory file that holds the object */
+    int memory;          /* the memory file that holds the object */
     unsigned char *lazy; /* compiled at the first launch; NULL afterwards, or for an object */
     struct kernel kernel;
     const char *name;

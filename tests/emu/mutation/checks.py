@@ -66,7 +66,7 @@ class Runner:
         self.build = pathlib.Path(build).resolve()
         self.emulator = self.build / "src/emu/libsmelt_emu.so"
         self.folder = folder  # for temporary files
-        self.environment = dict(os.environ, SMELT_CACHE_DISABLE="1", SMELT_EMULATOR=str(self.emulator))
+        self.environment = dict(os.environ, SMELT_CACHE_DISABLE="1", SMELT_EMULATOR=str(self.emulator), SMELT_EMU_LAZY="1")
         self.environment.setdefault("SMELT_EMU_OBJECTS", str(pathlib.Path(folder, "objects")))
 
     def emit(self, check, templates=None):
