@@ -178,6 +178,11 @@ static void no_rows(struct workload *work, char *message, size_t size) {
     }
 }
 
+/* Two k-steps of heads, a whole block of keys. */
+#define EXACT_SUMS                                                                                 \
+    "sparse_gqa:heads=18,kv_heads=1,dqk=64,dv=64,topk=64,granularity=1,deterministic=1,"           \
+    "passes=backward"
+
 static void run_special(struct suite *suite) {
     static const struct special {
         const char *spec;
@@ -207,14 +212,12 @@ static void run_special(struct suite *suite) {
           .lists = SMELT__LISTS_FULL,
           .query_list = SMELT__QUERY_LIST_EMPTY},
          judge_results},
-        {"sparse_gqa:heads=9,kv_heads=1,dqk=64,dv=64,topk=20,granularity=1,deterministic=1,"
-         "passes=backward",
-         {.tokens = 40, .rows = 30, .dkv = SMELT__DKV_FP32},
+        {EXACT_SUMS,
+         {.tokens = 40, .width = 20, .rows = 30, .dkv = SMELT__DKV_FP32},
          sparse_gqa_exact_sums},
-        {"sparse_gqa:heads=9,kv_heads=1,dqk=64,dv=64,topk=20,granularity=1,deterministic=1,"
-         "passes=backward",
+        {EXACT_SUMS,
          {.tokens = SPARSE_GQA_STEPS_QUERIES,
-          .width = 1,
+          .width = SPARSE_GQA_STEPS_WIDTH,
           .rows = SPARSE_GQA_STEPS_ROWS,
           .dkv = SMELT__DKV_FP32},
          sparse_gqa_exact_steps},

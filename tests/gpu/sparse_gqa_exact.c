@@ -28,11 +28,11 @@ static int unit_exponent(const float *row, int columns) {
  * rows. The unit of a row, 2^-24 of the power of two above 1.25 times the bound, is as large as it must be in
  * every row, and no larger in some. */
 void sparse_gqa_exact_sums(struct workload *work, char *message, size_t size) {
-    enum { COLUMNS = 64, DIGITS = 24 };
-    const int64_t rows = work->problem.options.rows, heads = 9;
+    enum { COLUMNS = 64, DIGITS = 24, HEADS = 18 };
+    const int64_t rows = work->problem.options.rows;
     uint16_t *const grad = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
     int least = INT_MAX;
-    for (int64_t i = 0; i < work->problem.options.tokens * heads; i++)
+    for (int64_t i = 0; i < work->problem.options.tokens * HEADS; i++)
         grad[i * COLUMNS] = smelt__bf16_from_float(64);
     if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
         suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size))
@@ -54,11 +54,13 @@ void sparse_gqa_exact_sums(struct workload *work, char *message, size_t size) {
 }
 
 /* Exact sums of addends with all exponents. The columns of an addend fall by powers of two, from the largest to what
- * no unit of its row reaches, so that a row's sum shows its unit; the largest is elsewhere in each row. */
+ * no unit of its row reaches, so that a row's sum shows its unit; the largest is elsewhere in each row. A query's row is
+ * elsewhere in each list; the other rows of the lists are not judged. */
 enum {
-    STEPS_HEADS = 9,
+    STEPS_HEADS = 18,
     STEPS_COLUMNS = 64, /* dqk and dv */
-    LEAST = -126        /* the smallest exponent of a normal number */
+    LEAST = -126,       /* the smallest exponent of a normal number */
+    LARGEST = 127
 };
 
 /* A row's addends: one with this exponent, and others with the one below. The bounds have a bin for every 32 exponents,
@@ -66,9 +68,11 @@ enum {
  * the largest unit. */
 static const struct steps_row {
     int exponent, others;
-} steps_rows[] = {{LEAST, 0}, {-118, 0}, {-96, 0}, {-95, 16}, {-86, 0}, {-64, 0}, {-63, 0},
-                  {-32, 0},   {-31, 0},  {-16, 0}, {0, 0},    {1, 0},   {9, 0},   {32, 0},
-                  {33, 0},    {64, 0},   {65, 0},  {96, 0},   {97, 16}, {106, 0}, {126, 3}};
+    int overflows; /* the last column of dk is infinite */
+} steps_rows[] = {{LEAST, 0, 0}, {-118, 0, 0}, {-96, 0, 0}, {-95, 16, 0}, {-86, 0, 1}, {-64, 0, 1},
+                  {-63, 0, 1},   {-32, 0, 1},  {-31, 0, 0}, {-16, 0, 0},  {0, 0, 0},   {1, 0, 0},
+                  {9, 0, 0},     {32, 0, 0},   {33, 0, 0},  {64, 0, 0},   {65, 0, 0},  {96, 0, 0},
+                  {97, 16, 0},   {106, 0, 0},  {126, 3, 0}};
 _Static_assert(SPARSE_GQA_STEPS_QUERIES == COUNT(steps_rows) + 16 + 16 + 3,
                "a query for each addend");
 
@@ -78,8 +82,10 @@ static double step(int exponent, int column) {
 }
 
 /* One head of a query adds to a row of dv and, with the opposite exponent, of dk: its score is 0 and so its p is 1, and
- * out makes ds 1. */
+ * out makes ds 2 or, so that all inputs are normal numbers, 1/2. */
 static void set_steps(const struct smelt__problem *problem, int query, int row, int exponent) {
+    enum { WIDTH = SPARSE_GQA_STEPS_WIDTH };
+    const int ds = exponent < 0 ? 1 : -1; /* its exponent */
     const int first = (query * STEPS_HEADS + query % STEPS_HEADS) * STEPS_COLUMNS;
     const int last = first + (2 * STEPS_COLUMNS - 1 - row) % STEPS_COLUMNS;
     uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_Q);
@@ -87,11 +93,15 @@ static void set_steps(const struct smelt__problem *problem, int query, int row, 
     uint16_t *const grad = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
     int32_t *const lists = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_INDICES);
     for (int i = 0; i < STEPS_COLUMNS; i++) {
-        q[first + i] = smelt__bf16_from_float((float)step(-exponent, (i + row) % STEPS_COLUMNS));
+        q[first + i] =
+            smelt__bf16_from_float((float)ldexp(step(-exponent, (i + row) % STEPS_COLUMNS), -ds));
         grad[first + i] = smelt__bf16_from_float((float)step(exponent, (i + row) % STEPS_COLUMNS));
     }
-    out[last] = smelt__bf16_from_float(-1 / smelt__bf16_to_float(grad[last]));
-    lists[query] = row;
+    if (steps_rows[row].overflows)
+        q[last] = smelt__bf16_from_float(ldexpf(1, LARGEST));
+    out[last] = smelt__bf16_from_float(-ldexpf(1, ds) / smelt__bf16_to_float(grad[last]));
+    for (int i = 0; i < WIDTH; i++)
+        lists[query * WIDTH + (query * 29 + i) % WIDTH] = i ? COUNT(steps_rows) + i : row;
 }
 
 /* The exponent of the smallest normal power of two u with 1.25 * bound < 2^24 u and a finite 2^23 u. */
@@ -101,13 +111,20 @@ static int steps_unit(double bound) {
     return exponent < LEAST + 24 ? LEAST : exponent > 128 ? 104 : exponent - 24;
 }
 
+/* Addends of a row of dk or dv. */
+struct addends {
+    int exponent, others, other; /* the others' exponent */
+    int overflows;               /* the last column is infinite */
+};
+
 /* Whether a row is the sum of its addends, rounded to multiples of 2^unit. */
-static int is_sum(const float *row, int shift, int exponent, int others, int other, int unit) {
+static int is_sum(const float *row, int shift, const struct addends *of, int unit) {
     for (int i = 0; i < STEPS_COLUMNS; i++) {
         const int column = (i + shift) % STEPS_COLUMNS;
-        const double units = nearbyint(ldexp(step(exponent, column), -unit)) +
-                             others * nearbyint(ldexp(step(other, column), -unit));
-        if ((double)row[i] != ldexp(units, unit))
+        const double units = nearbyint(ldexp(step(of->exponent, column), -unit)) +
+                             of->others * nearbyint(ldexp(step(of->other, column), -unit));
+        const int infinite = of->overflows && column == STEPS_COLUMNS - 1;
+        if ((double)row[i] != (infinite ? HUGE_VAL : ldexp(units, unit)))
             return 0;
     }
     return 1;
@@ -115,12 +132,12 @@ static int is_sum(const float *row, int shift, int exponent, int others, int oth
 
 /* Whether it is for a documented unit. The bound is at least the sum of the largest columns; it exceeds it by at most
  * a quarter, and by three times the lower end of the largest one's bin. */
-static int is_exact(const float *row, int shift, int exponent, int others, int other) {
-    const int most = others && other > exponent ? other : exponent;
-    const double sum = step(exponent, 0) + others * step(other, 0);
+static int is_exact(const float *row, int shift, const struct addends *of) {
+    const int most = of->others && of->other > of->exponent ? of->other : of->exponent;
+    const double sum = step(of->exponent, 0) + of->others * step(of->other, 0);
     const double end = ldexp(1, (most + 127) / 32 * 32 - 127);
     for (int unit = steps_unit(sum); unit <= steps_unit(1.25 * sum + 3 * end); unit++)
-        if (is_sum(row, shift, exponent, others, other, unit))
+        if (is_sum(row, shift, of, unit))
             return 1;
     return 0;
 }
@@ -142,14 +159,16 @@ void sparse_gqa_exact_steps(struct workload *work, char *message, size_t size) {
         return;
     for (int row = 0; row < COUNT(steps_rows); row++) {
         const struct steps_row own = steps_rows[row];
+        const struct addends of_dv = {own.exponent, own.others, own.exponent - 1, 0};
+        const struct addends of_dk = {-own.exponent, own.others, 1 - own.exponent, own.overflows};
         const float *const dv =
             smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DV_FP32, 0, row, 0);
         const float *const dk =
             smelt__placed_row(&work->placed, SMELT__SPARSE_GQA_GRAD_DK_FP32, 0, row, 0);
         const char *wrong = NULL;
-        if (!is_exact(dv, row, own.exponent, own.others, own.exponent - 1))
+        if (!is_exact(dv, row, &of_dv))
             wrong = "dv";
-        else if (!is_exact(dk, row, -own.exponent, own.others, 1 - own.exponent))
+        else if (!is_exact(dk, row, &of_dk))
             wrong = "dk";
         if (wrong)
             snprintf(message, size, "%s[%d] is no sum of multiples of a documented unit", wrong,
@@ -157,53 +176,81 @@ void sparse_gqa_exact_steps(struct workload *work, char *message, size_t size) {
     }
 }
 
-/* Exact sums with an infinite column of one head's grad_out: infinite in the rows of dv that its query names, whose
- * other columns are rounded as before; no dk of these rows is finite, and all other rows keep their bits. */
+/* Exact sums with an infinite column of a head's grad_out: infinite in the rows of dv that its query names, whose other
+ * columns are rounded as before; no dk of these rows is finite, and all other rows keep their bits. The bounds of these
+ * rows are those of a large column of the same head. */
 enum {
     INFINITE_HEADS = 18, /* of two KV heads */
     INFINITE_DV = 128,
     INFINITE_DQK = 192,
-    INFINITE_QUERY = 4,
-    INFINITE_HEAD = 11,   /* of the second KV head */
-    INFINITE_COLUMN = 101 /* of the second tile of dO */
+    INFINITE_HEAD = 11, /* of the second KV head */
+    LARGE_COLUMN = 5    /* of the first tile of dO */
 };
 
-static const char *judge_infinite(const float *before, const float *dv, const float *dk) {
-    float rest[INFINITE_DV];
+/* Queries with an infinity, and the rows that they name. The second tile of dO has another step of the bounds. Row 0 is
+ * the one that a block's keys past the last would have. */
+static const struct infinite {
+    int query, column, first, rows;
+} infinities[] = {{4, 101, 1, 20}, {5, 38, 21, 20}, {6, 101, 41, 1}, {7, 38, 0, 0}};
+
+static const char *judge_infinite(int column, const float *before, const float *dv,
+                                  const float *dk) {
+    float rest[2][INFINITE_DV]; /* dv without and with the infinity, but for its column */
     double largest = 0;
-    memcpy(rest, dv, sizeof rest);
-    rest[INFINITE_COLUMN] = 0;
+    memcpy(rest[0], before, sizeof rest[0]);
+    memcpy(rest[1], dv, sizeof rest[1]);
+    rest[0][column] = rest[1][column] = 0;
+    const double unit = ldexp(1, unit_exponent(rest[0], INFINITE_DV));
     for (int i = 0; i < INFINITE_DQK; i++)
         if (isfinite(dk[i]))
             return "has a finite dk";
     for (int i = 0; i < INFINITE_DV; i++) {
-        if (i != INFINITE_COLUMN && !(fabs((double)rest[i] - (double)before[i]) < 1e-5))
+        if (!(fabs((double)rest[1][i] - (double)rest[0][i]) < 16 * unit))
             return "has another dv than without the infinity";
-        largest = fmax(largest, fabs((double)rest[i]));
+        largest = fmax(largest, fabs((double)rest[1][i]));
     }
-    if (isfinite(dv[INFINITE_COLUMN]))
+    if (isfinite(dv[column]))
         return "has a finite column of dv in place of an infinite one";
-    if (unit_exponent(rest, INFINITE_DV) + 24 < (int)floor(log2(largest)))
+    if (unit_exponent(rest[1], INFINITE_DV) + 24 < (int)floor(log2(largest)))
         return "has a dv that is not rounded";
     return NULL;
 }
 
+/* Of the queries with an infinity, only one names each row. */
+static void set_lists(const struct smelt__problem *problem) {
+    const int64_t width = problem->options.width;
+    int32_t *const lists = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_INDICES);
+    uint16_t *const grad = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    for (int k = 0; k < COUNT(infinities); k++) {
+        const struct infinite own = infinities[k];
+        for (int64_t i = 0; i < width; i++)
+            lists[own.query * width + i] = i < own.rows ? own.first + (int)i : -1;
+        grad[(own.query * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV + LARGE_COLUMN] =
+            smelt__bf16_from_float(1 << 20);
+    }
+}
+
+static void set_infinities(const struct smelt__problem *problem) {
+    uint16_t *const grad = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    for (int k = 0; k < COUNT(infinities); k++)
+        grad[(infinities[k].query * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV +
+             infinities[k].column] = 0x7f80;
+}
+
 void sparse_gqa_infinite_column(struct workload *work, char *message, size_t size) {
     enum { DV = SMELT__SPARSE_GQA_GRAD_DV_FP32, DK = SMELT__SPARSE_GQA_GRAD_DK_FP32 };
-    const int32_t *const lists =
-        smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_INDICES);
-    const int64_t rows = work->problem.options.rows, width = work->problem.options.width;
-    uint16_t *const grad = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_GRAD_OUT);
+    const int64_t rows = work->problem.options.rows;
     const size_t dv_bytes = smelt__problem_bytes(&work->problem, DV);
     const size_t dk_bytes = smelt__problem_bytes(&work->problem, DK);
     float *const before_dv = malloc(dv_bytes), *const before_dk = malloc(dk_bytes);
+    set_lists(&work->problem);
     if (!before_dv || !before_dk ||
+        suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
         suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "a run", message, size))
         goto end;
     memcpy(before_dv, smelt__placed_row(&work->placed, DV, 0, 0, 0), dv_bytes);
     memcpy(before_dk, smelt__placed_row(&work->placed, DK, 0, 0, 0), dk_bytes);
-    grad[(INFINITE_QUERY * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV + INFINITE_COLUMN] =
-        0x7f80;
+    set_infinities(&work->problem);
     if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) ||
         suite_ok(smelt__placed_run(&work->placed, work->object, NULL), "backward", message, size))
         goto end;
@@ -211,11 +258,12 @@ void sparse_gqa_infinite_column(struct workload *work, char *message, size_t siz
         const float *const dv = smelt__placed_row(&work->placed, DV, 0, at / 2, at % 2);
         const float *const dk = smelt__placed_row(&work->placed, DK, 0, at / 2, at % 2);
         const char *wrong = NULL;
-        int named = 0;
-        for (int64_t i = 0; i < width && at % 2; i++)
-            named |= lists[INFINITE_QUERY * width + i] == at / 2;
-        if (named)
-            wrong = judge_infinite(before_dv + at * INFINITE_DV, dv, dk);
+        int column = -1;
+        for (int k = 0; k < COUNT(infinities) && at % 2; k++)
+            if (at / 2 >= infinities[k].first && at / 2 < infinities[k].first + infinities[k].rows)
+                column = infinities[k].column;
+        if (column >= 0)
+            wrong = judge_infinite(column, before_dv + at * INFINITE_DV, dv, dk);
         else if (memcmp(dv, before_dv + at * INFINITE_DV, INFINITE_DV * sizeof *dv) != 0 ||
                  memcmp(dk, before_dk + at * INFINITE_DQK, INFINITE_DQK * sizeof *dk) != 0)
             wrong = "has other bits";

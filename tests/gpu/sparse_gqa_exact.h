@@ -6,7 +6,8 @@
 
 enum {
     SPARSE_GQA_STEPS_QUERIES = 56,
-    SPARSE_GQA_STEPS_ROWS = 128 /* so many that the grains fill their memory */
+    SPARSE_GQA_STEPS_WIDTH = 64, /* a block of keys */
+    SPARSE_GQA_STEPS_ROWS = 128  /* so many that the grains fill their memory */
 };
 
 void sparse_gqa_exact_sums(struct workload *work, char *message, size_t size);
