@@ -43,9 +43,9 @@ static const struct chunked {
     /* The second pass of the partition has more entries per thread block than threads. */
     {"sm_80", "sparse_attn:heads=1,dqk=64,dv=64,topk=4,blocks=1,buckets=1/2", 5, 1,
      {.tokens = 1600, .rows = 20, .width = 8}},
-    /* Chunks of queries, whose partial results are added. */
+    /* Chunks of queries, whose partial results are added; a list of fewer queries. */
     {"sm_90a", "sparse_gqa:heads=4,kv_heads=2,dqk=64,dv=64,topk=3,granularity=64,passes=backward", 30, 1,
-     {.batches = 2, .tokens = 26, .rows = 300, .width = 3}},
+     {.batches = 2, .tokens = 26, .rows = 300, .width = 3, .query_list = SMELT__QUERY_LIST_PARTIAL}},
     /* Exact sums: lists; per part three kernels of grains, the main kernel and the totals;
      * finish. */
     {"sm_80", "indexer_bwd:heads=4,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 3,

@@ -21,7 +21,7 @@ static const char *const all_specs[] = {
     "indexer_topk:heads=32,dim=128,dtype=fp8,topk=512,logits=bf16",
     "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,groups=4,topk=16,block_max=64,candidate_"
     "block="
-    "128,expand=2",
+    "128,logits=bf16,expand=2",
     "indexer_topk:heads=4,dim=128,dtype=bf16,weights=0,topk=512,expand=4,tail=1",
     "indexer_topk:heads=4,dim=128,dtype=bf16,activation=none,weights=0,groups=4,block_max=128,topk="
     "16,"

@@ -208,6 +208,8 @@ void run_two_steps(struct suite *suite) {
         {"two steps: bf16 logits, by score",
          "indexer_topk:heads=3,dim=64,dtype=bf16,groups=3,topk=40,order=score,logits=bf16", 40, 150,
          SMELT__LISTS_CAUSAL},
+        {"two steps: the shortest window that is scored",
+         "indexer_topk:heads=2,dim=64,dtype=bf16,topk=20", 1, 21, SMELT__LISTS_FULL},
         {"two steps: fp8, bf16 logits",
          "indexer_topk:heads=64,dim=128,dtype=fp8,topk=512,logits=bf16", 300, 40000,
          SMELT__LISTS_FULL},
@@ -220,7 +222,7 @@ void run_two_steps(struct suite *suite) {
         {"two steps: fp8, few long rows", "indexer_topk:heads=64,dim=128,dtype=fp8,topk=2048", 7,
          1 << 20, SMELT__LISTS_LOG},
     };
-    const int count = suite->emulated || suite->quick ? 5 : COUNT(cases);
+    const int count = suite->emulated || suite->quick ? 6 : COUNT(cases);
     for (int i = 0; i < count; i++) {
         const struct smelt__problem_options options = {.seed = suite->seed + (uint64_t)i,
                                                        .tokens = cases[i].tokens,

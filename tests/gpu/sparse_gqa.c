@@ -167,6 +167,17 @@ static void judge_results(struct workload *work, char *message, size_t size) {
         workload_judge(work, message, size);
 }
 
+/* Queries of a tile that choose the same blocks, each in another order, and a last one that chooses others. */
+static void rotated_lists(struct workload *work, char *message, size_t size) {
+    enum { TILE = 8, BLOCKS = 8 };
+    int32_t *const lists = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_INDICES);
+    for (int query = 0; query < work->problem.options.tokens; query++)
+        for (int i = 0; i < BLOCKS; i++)
+            lists[query * BLOCKS + i] = query % TILE < TILE - 1 ? (query + i) % BLOCKS : BLOCKS + i;
+    if (suite_ok(smelt__placed_refresh(&work->placed), "upload", message, size) == 0)
+        judge_results(work, message, size);
+}
+
 /* Without rows every slot is out of range. */
 static void no_rows(struct workload *work, char *message, size_t size) {
     smelt_sparse_gqa_args *const host = work->problem.args, *const args = work->placed.args;
@@ -233,6 +244,9 @@ static void run_special(struct suite *suite) {
         {"sparse_gqa:heads=8,kv_heads=1,dqk=256,dv=128,topk=3,granularity=128,unite=1",
          {.tokens = 18, .rows = 700, .lists = SMELT__LISTS_DRIFT},
          judge_results},
+        {"sparse_gqa:heads=16,kv_heads=1,dqk=64,dv=64,topk=8,granularity=64,unite=1",
+         {.tokens = 16, .width = 8, .rows = 1024, .lists = SMELT__LISTS_DRIFT},
+         rotated_lists},
         /* Maxima that rise, and KV heads with lists of their own. */
         {"sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=5,granularity=64,lists=kv,unite=1",
          {.tokens = 24, .rows = 600, .lists = SMELT__LISTS_DRIFT, .spiky = 1},
