@@ -58,6 +58,11 @@ def integer(value, name: str, bits: int = 32) -> int:
     return found
 
 
+def are_ints(one, two) -> bool:
+    """Whether both are ints, so that a comparison with a default is safe: that of an array has no truth value."""
+    return type(one) is type(two) is int
+
+
 def power(value, name: str) -> int:
     """A number of keys or rows that blocks have."""
     found = int(integer(value, name, 64))
@@ -86,7 +91,11 @@ def legal_scale(scale) -> None:
 
 def choose(value, name: str, legal: tuple) -> None:
     """Refuses a value that is not legal."""
-    if value not in legal:
+    try:
+        is_legal = value in legal
+    except (RuntimeError, ValueError):  # several numbers, whose comparison is no truth value
+        is_legal = False
+    if not is_legal:
         raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")
 
 
@@ -103,7 +112,7 @@ def one_masked(indices: Tensor) -> Tensor:
 
 
 def shapes(**named: tuple) -> None:
-    """For drop-ins, which reshape before they call: (a tensor, a letter for each of its dimensions, the same in all
+    """For functions that reshape before they call an operator: (a tensor, a letter for each of its dimensions, the same in all
     tensors of a call, "1" for 1, and "?" behind them if it may be None; True where it must be int32)."""
     extents: dict = {}
     for name, (tensor, letters, *whole_numbers) in named.items():

@@ -17,6 +17,12 @@ GRANULARITIES = (1, 4, 16, 64, 128)
 _KEY = {"q": 2, "k": 2, "v": 1, "indices": 2}
 
 
+def _granularity(value) -> int:
+    found = int(integer(value, "granularity"))
+    choose(found, "granularity", GRANULARITIES)
+    return found
+
+
 def _spec_of(operator, heads, kv_heads, widths, lists, width, granularity, topk, sink, **options):
     if lists not in (1, kv_heads):
         return _runtime.Refused(f"indices must have 1 list or {kv_heads}, one for each KV head, not {lists}", ValueError)
@@ -160,14 +166,14 @@ def sparse_gqa(
     Example:
         >>> out = smelt.sparse_gqa(gq, gk, gv, blocks, scale, granularity=64)  # bf16 [T, 8, 64] and [S, 2, 64]
     """
-    choose(granularity, "granularity", GRANULARITIES)
+    granularity = _granularity(granularity)
     wanted = None
     if may_cast(q):
         wanted, q, k, v = as_kernels_read(backend, q, k, v)
     for each, name in ((dk_dtype, "dk_dtype"), (dv_dtype, "dv_dtype")):
         if each is not None:
             choose(each, name, WIDE_TYPES)
-    if lse != "natural":
+    if type(lse) is not str or lse != "natural":
         choose(lse, "lse", LSE_BASES)
     out, sums, *_ = _attention.call(
         q, k, v, indices, topk_length, limit, sink if sink is None else fp32(sink), queries, query_count,
@@ -236,7 +242,7 @@ def sparse_gqa_scores(
         >>> target.shape == blocks.shape
         True
     """
-    choose(granularity, "granularity", GRANULARITIES)
+    granularity = _granularity(granularity)
     if may_cast(q):
         _, q, k = as_kernels_read(backend, q, k)
     return _scores.call(

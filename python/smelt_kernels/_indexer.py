@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ACTIVATIONS, Activation, Backend, choose, number, power, whole
+from ._checks import ACTIVATIONS, Activation, Backend, are_ints, choose, number, power, whole
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read
 from ._library import LibraryOperation, of_groups, spec_text
 from ._operation import may_cast
@@ -117,7 +117,7 @@ _PLAIN_SCORING = 1, 1, 0  # the most calls
 
 def scoring(groups, block_max, candidates, candidate_block) -> tuple:
     """groups, block_max, candidate_block as the spec has them."""
-    if candidate_block is None and candidates is None and groups == block_max == 1:
+    if candidate_block is None and candidates is None and are_ints(groups, block_max) and groups == block_max == 1:
         return _PLAIN_SCORING
     if (candidates is None) != (candidate_block is None):
         raise ValueError("smelt: candidates and candidate_block, the keys of a listed block, go together")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, choose, integer, not_negative, power, whole
+from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, are_ints, choose, integer, not_negative, power, whole
 from ._indexer import CHUNK_BYTES, SCORED, head_scale, scored_rules, scored_table, scoring
 from ._indexer_gradients import backward, scored_as_kernels_read
 from ._library import LibraryOperation, of_groups, spec_text
@@ -52,7 +52,7 @@ def lists(topk, order, pinned, expand, tail, width) -> tuple:
     choose(order, "order", ORDERS)
     topk = whole(topk, "topk")
     tail = bool(tail if isinstance(tail, (bool, Tensor)) else integer(tail, "tail"))
-    if expand == 1 and pinned == 0 and not tail and width is None:
+    if are_ints(expand, pinned) and expand == 1 and pinned == 0 and not tail and width is None:
         return topk, order, 0, 1, False, 0
     pinned, expand = not_negative(pinned, "pinned"), power(expand, "expand")
     needed = topk * expand + (expand - 1) * tail if expand > 1 else 0
@@ -238,7 +238,7 @@ def ascend(candidates, keys, block) -> None:
 
 def publication(publish, publish_block, publish_pinned) -> tuple:
     """publish, publish_block and publish_pinned, checked, as the spec has them."""
-    if publish is None and publish_block == 1 and publish_pinned == 0:
+    if publish is None and are_ints(publish_block, publish_pinned) and publish_block == 1 and publish_pinned == 0:
         return 0, 1, 0
     count = 0 if publish is None else whole(publish, "publish")
     return count, power(publish_block, "publish_block"), not_negative(publish_pinned, "publish_pinned")

@@ -12,7 +12,7 @@ from everything import bases, call, fresh, fullest, functions, parameters
 KINDS = (torch.bfloat16, torch.float32, torch.int32, torch.uint8, torch.float8_e4m3fn, torch.float16, torch.float64)
 KINDS += (torch.int64, torch.bool, torch.complex64)
 NO_TENSORS = (3, 0.5, "x", b"x", [1.0], {}, object(), torch.float32)
-NO_OPTIONS = ("no such", object(), [object()], 1j)
+NO_OPTIONS = ("no such", object(), [object()], 1j, numpy.array([[1, 2]]), torch.tensor([4, 4]))
 TRUTHS = {"unite", "tail", "ascending", "deterministic", "return_losses", "return_lse", "return_max_logits"}  # any value has a truth value
 
 
