@@ -15,7 +15,7 @@ from torch import Tensor
 from . import _indexer_reference as _reference
 from ._checks import ACTIVATIONS, Activation, Backend, choose, integer, legal_scale, number, power, tensor
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
-from ._indexer_training import loss_rules, multiplies_afterwards
+from ._indexer_training import factor_afterwards, loss_rules
 from ._library import LibraryOperation, of_groups, spec_text
 from ._operation import Scaling, as_kernels_read, may_cast, wants_gradients
 
@@ -262,16 +262,16 @@ def indexer_dense_loss(
     groups, granularity = integer(groups, "groups"), power(granularity, "granularity")
     if groups < 1:
         raise ValueError(f"smelt: groups={groups} is not legal; legal: 1 and more")
-    later = multiplies_afterwards(query_weight)
+    factor = factor_afterwards(query_weight)
     wanted = wants_gradients(
         tensor(index_q, "index_q"), tensor(index_k, "index_k"), tensor(index_weights, "index_weights")
     )
     loss, losses, *_ = _loss.call(
         q, _keys(k), lse, index_q, index_k, index_weights, window_begin, window_end, weight, number(scale, "scale"),
-        1.0 if later else query_weight, free_multiprocessors, integer(workspace_limit, "workspace_limit", 64),
+        query_weight if factor is None else 1.0, free_multiprocessors, integer(workspace_limit, "workspace_limit", 64),
         integer(causal_limit, "causal_limit", 64), activation, groups, granularity, power(block_max, "block_max"),
         deterministic, type_of_dk(dk_dtype), wanted, wanted, wanted, backend,
     )  # fmt: skip
-    if later:
-        loss, losses = loss * query_weight, losses * query_weight
+    if factor is not None:
+        loss, losses = loss * factor, losses * factor
     return (loss, losses) if return_losses else loss

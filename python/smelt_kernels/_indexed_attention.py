@@ -14,7 +14,7 @@ from ._description import bind
 from ._indexer import scoring
 from ._indexer_gradients import backward as _index_backward
 from ._indexer_gradients import WEIGHTS, scored_as_kernels_read, type_of_dk
-from ._indexer_training import _loss, _scores, multiplies_afterwards
+from ._indexer_training import _loss, _scores, factor_afterwards
 from ._operation import Operation, is_batched, may_cast, wants_gradients
 from ._selection import _topk, ascend, entries_of, lists, publication
 from ._sparse_attention import (
@@ -304,7 +304,7 @@ def indexed_attention(
         >>> out, loss, indices = smelt.indexed_attention(q, kv, iq, ik, weights, begin, end, 64, scale)
         >>> (out.float().square().mean() + loss / len(q)).backward()
     """
-    later = multiplies_afterwards(query_weight)
+    factor = factor_afterwards(query_weight)
     wanted = None
     if may_cast(tensor(q, "q")):
         wanted, q, kv = attended_as_kernels_read(backend, q, kv, dkv_dtype)
@@ -321,12 +321,12 @@ def indexed_attention(
     out, loss, indices, _, _, _, blocks, *_ = _indexed.call(
         q, kv, *leaves, window_begin, window_end, sink if sink is None else fp32(sink), weight, offset, limit,
         candidates, shape[0], number(scale, "scale"), 0 if dv is None else whole(dv, "dv"),
-        1.0 if later else query_weight, () if buckets is None else _buckets(buckets), deterministic, dkv_dtype,
+        query_weight if factor is None else 1.0, () if buckets is None else _buckets(buckets), deterministic, dkv_dtype,
         type_of_dk(dk_dtype), free_multiprocessors, workspace_limit, causal_limit, *shape[2:], candidate_block,
         *published, wants_gradients(*leaves), backend,
     )  # fmt: skip
-    if later:
-        loss = loss * query_weight
+    if factor is not None:
+        loss = loss * factor
     out = out if wanted is None else out.to(wanted)
     return (out, loss, indices, blocks) if published[0] else (out, loss, indices)
 
@@ -334,14 +334,15 @@ def indexed_attention(
 # ---- two choices ------------------------------------------------------------------------------------
 
 
-def _sorted_lists(lists: Tensor, name: str, ascending: bool) -> Tensor:
-    """Ascending, with what is no entry behind all entries."""
+def _sorted_lists(lists: Tensor, name: str, ascending: bool) -> tuple[Tensor, Tensor]:
+    """Ascending, with what is no entry behind all entries, and the number of entries of each."""
     if tensor(lists, name).dtype not in (torch.int32, torch.int64):
         raise TypeError(f"smelt: {name} must be torch.int32 or torch.int64, not {lists.dtype}")
     if not lists.dim():
         raise ValueError(f"smelt: {name} must be [..., width], not of 0 dimensions")
+    count = (lists >= 0).sum(-1, keepdim=True)
     lists = torch.where(lists < 0, torch.iinfo(lists.dtype).max, lists)
-    return lists.contiguous() if ascending else lists.sort(-1).values
+    return lists.contiguous() if ascending else lists.sort(-1).values, count
 
 
 def selection_difference(a: Tensor, b: Tensor, *, ascending: bool = False) -> tuple[Tensor, Tensor]:
@@ -372,16 +373,14 @@ def selection_difference(a: Tensor, b: Tensor, *, ascending: bool = False) -> tu
         >>> each.tolist(), total.item()
         ([0, 1], 1)
     """
-    one, two = _sorted_lists(a, "a", ascending), _sorted_lists(b, "b", ascending)
+    (one, count), (two, others) = _sorted_lists(a, "a", ascending), _sorted_lists(b, "b", ascending)
     if one.dtype is not two.dtype:
         raise TypeError(f"smelt: b must be {one.dtype} as a is, not {two.dtype}")
     if one.shape[:-1] != two.shape[:-1]:
         raise ValueError(f"smelt: b must be of a's queries, {tuple(a.shape[:-1])}, not {tuple(b.shape[:-1])}")
-    behind = torch.iinfo(one.dtype).max
     first = torch.searchsorted(two, one, out_int32=True)  # where an entry of one begins in two
-    times = torch.searchsorted(two, one, right=True, out_int32=True) - first
-    before = torch.arange(one.shape[-1], device=one.device) - torch.searchsorted(one, one, out_int32=True)
-    common = ((before < times) & (one != behind)).sum(-1)
-    larger = torch.maximum((one != behind).sum(-1), (two != behind).sum(-1))
-    each = larger - common
+    times = torch.minimum(torch.searchsorted(two, one, right=True, out_int32=True), others) - first
+    slots = torch.arange(one.shape[-1], device=one.device)
+    common = ((slots - torch.searchsorted(one, one, out_int32=True) < times) & (slots < count)).sum(-1)
+    each = torch.maximum(count, others).squeeze(-1) - common
     return each.int(), each.sum()

@@ -9,6 +9,7 @@ there, the loss between them, and the indexer's gradients. Nothing of the size T
 
 from __future__ import annotations
 
+import math
 from typing import Literal, overload
 
 import torch
@@ -17,9 +18,7 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import (
-    ACTIVATIONS, BLOCKS, Activation, Backend, choose, number, tensor, whole,
-)  # fmt: skip
+from ._checks import ACTIVATIONS, Activation, Backend, choose, floating, number, power, shapes, tensor, whole
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, type_of_dk
 from ._library import LibraryOperation, spec_text
@@ -205,23 +204,28 @@ def indexer_scores(
         True
     """
     choose(activation, "activation", ACTIVATIONS)
-    choose(block_max, "block_max", BLOCKS)
+    block_max = power(block_max, "block_max")
     lists = tensor(indices, "indices").shape[:-1]
     if weights is None:
         weights = torch.ones(tensor(q, "q").shape[:2], device=q.device)
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
     if number(scale, "scale") != 1.0:
-        weights = tensor(weights, "weights").float() * scale
+        if isinstance(scale, (float, int)) and not math.isfinite(scale):
+            raise ValueError(f"smelt: scale = {scale} is not legal; legal: finite numbers")
+        floating(weights=tensor(weights, "weights"))
+        weights = weights.float() * scale
     if len(lists) == 2:  # a list of a group of heads is a query
-        if tensor(q, "q").dim() != 3 or len(q) != lists[0] or q.shape[1] % max(1, lists[1]):
+        shapes(q=(q, "THD"), weights=(weights, "TH"), indices=(indices, "TGW"), limit=(limit, "T?"))
+        per_group = isinstance(topk_length, Tensor) and topk_length.dim() > 1
+        shapes(indices=(indices, "TGW"), topk_length=(topk_length, "TG?" if per_group else "T?"))
+        if q.shape[1] % max(1, lists[1]):
             raise ValueError(f"smelt: indices has {lists[1]} lists of {lists[0]} queries, but q is {list(q.shape)}")
         q, weights = (each.unflatten(1, (lists[1], -1)).flatten(0, 1) for each in (q, weights))
         indices = indices.flatten(0, 1)
         if topk_length is not None:
-            length = tensor(topk_length, "topk_length")
-            topk_length = length.repeat_interleave(lists[1]) if length.dim() == 1 else length.flatten()
-        limit = limit if limit is None else tensor(limit, "limit").repeat_interleave(lists[1])
+            topk_length = topk_length.flatten() if per_group else topk_length.repeat_interleave(lists[1])
+        limit = limit if limit is None else limit.repeat_interleave(lists[1])
     given = (q, k, weights, indices, topk_length, limit, free_multiprocessors, activation)
     options = deterministic, type_of_dk(dk_dtype), backend
     logits = _blocks.call(*given, block_max, *options)[0] if block_max > 1 else _logits.call(*given, *options)[0]
@@ -248,12 +252,16 @@ _loss = LibraryOperation(
 _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), Scaling("indexer_loss", ("grad",)).flow)
 
 
-def multiplies_afterwards(query_weight) -> bool:
-    """Whether the loss is multiplied by query_weight after its kernels, so that neither these nor a graph depend on it: a
-    number such as 1 / T changes from step to step."""
-    if isinstance(query_weight, Tensor) and query_weight.numel() != 1:
+def factor_afterwards(query_weight):
+    """What multiplies the loss after its kernels, so that neither these nor a graph depend on query_weight: a number such
+    as 1 / T changes from step to step. None: the kernels take query_weight."""
+    if not isinstance(query_weight, Tensor):
+        return query_weight if is_compiling() or isinstance(query_weight, (torch.SymFloat, torch.SymInt)) else None
+    if query_weight.numel() != 1:
         raise ValueError(f"smelt: query_weight must be one number, not {tuple(query_weight.shape)}: weight [T] has many")
-    return is_compiling() or isinstance(query_weight, (Tensor, torch.SymFloat, torch.SymInt))
+    if query_weight.is_complex():
+        raise TypeError(f"smelt: query_weight must be real, not {query_weight.dtype}")
+    return query_weight.reshape(()).float()
 
 
 @overload
@@ -324,12 +332,12 @@ def indexer_loss(
         >>> loss = smelt.indexer_loss(logits, target, indices)
         >>> loss.backward()  # gradients of iq, ik and weights
     """
-    later = multiplies_afterwards(query_weight)
+    factor = factor_afterwards(query_weight)
     wanted = wants_gradients(tensor(logits, "logits"))
     loss, losses, *_ = _loss.call(
         logits, target, indices, topk_length, weight, (1 << 31) - 1 if rows is None else rows, free_multiprocessors,
-        1.0 if later else query_weight, wanted, backend,
+        query_weight if factor is None else 1.0, wanted, backend,
     )  # fmt: skip
-    if later:
-        loss, losses = loss * query_weight, losses * query_weight
+    if factor is not None:
+        loss, losses = loss * factor, losses * factor
     return (loss, losses) if return_losses else loss

@@ -146,6 +146,12 @@ def test_a_query_weight_that_changes(device):
     got, of_number = torch.autograd.grad(loss, (logits, number))
     torch.testing.assert_close(got, gradient)
     torch.testing.assert_close(of_number, want / 0.25)
+    for other in (number.detach().double(), number.detach().view(1, 1)):  # the same shapes and types
+        made = smelt.indexer_loss(logits, target, indices, query_weight=other, return_losses=True)
+        for got, each in zip(made, (loss, losses), strict=True):
+            assert torch.equal(got, each) and got.dtype is each.dtype
+    with pytest.raises(TypeError, match="query_weight must be real"):
+        smelt.indexer_loss(logits, target, indices, query_weight=number.detach() * 1j)
     with pytest.raises(ValueError, match="query_weight must be one number"):
         smelt.indexer_loss(logits, target, indices, query_weight=torch.ones(5, device=device))
 

@@ -219,8 +219,16 @@ def test_scores_of_blocks(device, backend):
     shorter = smelt.indexer_scores(q, k, None, blocks, topk_length=length, **options)
     listed = torch.arange(4, device=device) < length[:, None, None]
     assert torch.equal(shorter, got.masked_fill(~listed, float("-inf")))
-    with pytest.raises(TypeError, match="limit"):
-        smelt.indexer_scores(q, k, None, blocks, **{**options, "limit": [0, 21, 99]})
+    for name, wrong, kind in (
+        ("limit", [0, 21, 99], TypeError), ("limit", limit.unsqueeze(1), ValueError),
+        ("topk_length", length.expand(2, 3), ValueError), ("topk_length", length.view(3, 1), ValueError),
+        ("weights", torch.ones(3, 4, dtype=torch.int32, device=device), TypeError),
+        ("weights", torch.ones(3, 4, dtype=torch.complex64, device=device), TypeError),
+        ("weights", torch.ones(4, device=device), ValueError), ("scale", float("nan"), ValueError),
+        ("scale", float("inf"), ValueError),
+    ):  # fmt: skip
+        with pytest.raises(kind, match=f"smelt: .*{name}"):
+            smelt.indexer_scores(**{"q": q, "k": k, "weights": None, "indices": blocks, **options, name: wrong})
     torch.testing.assert_close(got[named].double(), wanted[named], rtol=1e-5, atol=1e-4)
     torch.autograd.backward(got[named], grad[named])
     torch.autograd.backward(wanted[named], grad[named].double())
