@@ -208,6 +208,9 @@ REFUSED = [
     ("megatron.sparse_mla_delta", {"o": torch.zeros(2, 4, 2, 128).int()}, "o must be a tensor of a floating type"),
     ("megatron.sparse_mla_bwd", {"o": None}, "o or delta"),
     ("slime.sparse_mla_bwd", {"is_casual": False}, "sparse_mla_bwd supports only is_casual=True"),
+    *[("slime.sparse_mla_bwd", {name: [0.0]}, f"{name} must be a torch.Tensor") for name in ("do", "lse", "delta")],
+    ("slime.sparse_mla_bwd", {"indices": [0]}, "indices must be a torch.Tensor"),
+    ("slime.indexer_fwd_interface", {"cu_seqlen_ks": [0]}, "cu_seqlen_ks must be a torch.Tensor"),
 ]
 
 

@@ -84,8 +84,7 @@ def test_sparse(heads, starts, device):
 def test_warm_up(heads, starts, device):
     given, firsts = inputs(device, *heads), [0, *starts, TOKENS, 2 * TOKENS]
     documents = sum(torch.arange(2 * TOKENS) >= first for first in firsts).view(2, -1)
-    offsets = torch.tensor(sorted(firsts), dtype=torch.int32, device=device)
-    compare(flash_msa.flash_msa_warmup_func, given, documents, None, cu_seqlens=offsets)
+    compare(flash_msa.flash_msa_warmup_func, given, documents, None, document_list=documents.to(device))
 
 
 def test_refusals(device):
@@ -102,6 +101,50 @@ def test_refusals(device):
         call(q_proxy, k_proxy, q, k, v, 16, 0.1, cu_seqlens=offsets)
     with pytest.raises(ValueError, match="must not be given together"):
         call(q_proxy, k_proxy, q, k, v, 16, 0.1, torch.zeros(2, TOKENS, device=device), cu_seqlens=offsets)
+
+
+interrupted = torch.arange(TOKENS).expand(2, -1) % 40 // 8
+WRONG = (
+    *[(name, TypeError, change) for name in NAMES for change in (torch.Tensor.float, torch.Tensor.int, torch.Tensor.tolist)],
+    *[(name, ValueError, lambda each: each.to("meta")) for name in NAMES],
+    *[("top_k", TypeError, value) for value in (None, "16", [16], torch.tensor([16, 16]))],
+    *[("scale", TypeError, value) for value in (None, "x", [0.1], 1j)],
+    *[("scale", ValueError, value) for value in (0, -0.1, float("nan"), 1e39)],
+    *[("cu_seqlens", TypeError, value) for value in ([0, 96], torch.tensor([0.0, 96.0]))],
+    *[("cu_seqlens", ValueError, torch.tensor(value)) for value in (96, [[0, 48, 96]], [0, 96, 48])],
+    ("document_list", TypeError, torch.zeros(2, TOKENS)),
+    ("document_list", ValueError, interrupted),
+)
+
+
+@pytest.mark.parametrize("call", [flash_msa.flash_msa_func, flash_msa.flash_msa_warmup_func])
+def test_wrong_arguments(call, device):
+    """The error names the argument; none is converted silently, and none is PyTorch's own."""
+    given = {**dict(zip(NAMES, inputs(device, 2, 1, 4, 2))), "top_k": TOP_K, "scale": 0.1}
+    for name, kind, value in WRONG:
+        if name == "top_k" and call is flash_msa.flash_msa_warmup_func:
+            continue  # which has no effect there
+        value = value(given[name]) if callable(value) else value
+        if isinstance(value, torch.Tensor) and not value.is_meta:
+            value = value.to(device)
+        with pytest.raises(kind, match=rf"^smelt: .*\b({name}|must be on)\b"):
+            call(**{**given, name: value})
+    for name, parts in (("q", {"q": given["q"][:, :0]}), ("q_proxy", {"q_proxy": given["q_proxy"][:, :0]})):
+        with pytest.raises(ValueError, match=f"{name}'s heads"):
+            call(**{**given, **parts})
+
+
+@pytest.mark.parametrize("call", [flash_msa.flash_msa_func, flash_msa.flash_msa_warmup_func])
+def test_few_queries(call, device):
+    """Second derivatives are refused, also where the loss's gradient has one. Nothing gives nothing, in the right shape."""
+    few = [each.detach()[:, :, :3].requires_grad_() for each in inputs(device, 2, 1, 4, 2)]
+    _, loss = call(*few, TOP_K, 0.1)
+    (gradient,) = torch.autograd.grad(loss.square(), few[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="flash_msa has no second derivatives"):
+        gradient.sum().backward()
+    for none in ([each[:0] for each in few], [each[:, :, :0] for each in few]):
+        out, loss = call(*none, TOP_K, 0.1)
+        assert out.shape == (len(none[2]), none[2].shape[2], 4 * WIDTH) and out.requires_grad and loss == 0
 
 
 def test_names():

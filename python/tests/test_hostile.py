@@ -24,7 +24,7 @@ from everything import (
 from smelt_kernels import _native, _runtime
 from torch.utils._pytree import tree_map_only
 
-DROP_INS = "cudnn deep_gemm flash_mla megatron miles nemo prime_rl slime tilelang".split()
+DROP_INS = "cudnn deep_gemm flash_mla flash_msa megatron miles nemo prime_rl slime tilelang".split()
 SHAPES = ((2, 3, 128), (4, 128), (4, 1, 128), (1, 2, 3, 128), (1, 4, 128), (1, 4, 1, 128), (2, 1, 3, 64), (4, 1, 64))
 LISTS = ((2, 3), (2, 1, 3), (1, 2, 3), (1, 2, 1, 3), (2,), (3,))
 
@@ -429,6 +429,14 @@ def test_tensors_without_data(calls):
                 floats_of(tuple(got)).float().sum().backward()
             for each in DIFFERENTIABLE.get(name, ()):
                 assert given[each].grad.is_meta and given[each].grad.dtype is given[each].dtype, name
+
+
+def test_tensors_without_data_in_fp16():
+    """Which are cast; PyTorch knows no autocast on meta."""
+    q, kv, indices = (torch.empty(*shape, device="meta") for shape in ((2, 3, 128), (4, 128), (2, 3)))
+    with torch.autocast("cpu", torch.bfloat16):
+        out = smelt.sparse_attention(q.half(), kv.half(), indices.int(), 0.1)
+    assert out.is_meta and (out.shape, out.dtype) == (q.shape, torch.float16)
 
 
 @pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if name != "fake_quantize"])  # which has them

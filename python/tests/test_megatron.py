@@ -209,6 +209,28 @@ def test_what_is_declined():
         assert not hooks.use_fused_dsa_kernels(types.SimpleNamespace(attention_backend=unfused))
 
 
+def test_windows_and_sizes(backend):
+    """Bounds beyond int32 are clamped, not wrapped; tensors of other batches, queries or keys are refused."""
+    layer = Layer(True, starts=torch.full((9,), -(1 << 32)))
+    layer.ends = torch.full((9,), (1 << 32) + 2)
+    far = layer.call()
+    layer.starts, layer.ends = torch.zeros(9).int(), torch.full((9,), 9).int()
+    assert all(torch.equal(*pair) for pair in zip(far, layer.call()))
+    config, lists = types.SimpleNamespace(kv_lora_rank=RANK), torch.arange(9).expand(2, 9, -1)
+    lengths = torch.tensor([4, 1 << 32]).repeat_interleave(9).view(2, 9)
+    one, two = (
+        hooks.run_fused_absorbed_sparse_attention(config, layer.query, layer.key, lists, SCALE, RANK, each)
+        for each in (lengths, lengths.clamp(max=9).int())
+    )
+    assert torch.equal(one, two) and bool(one[:, 1].any())
+    for name, change in (
+        ("k_indexer", layer.k_indexer[:, :1]), ("indexer_weights", layer.indexer_weights.transpose(0, 1)),
+        ("varlen_ends", layer.ends[:8]), ("key", layer.key[:8]), ("query", layer.query[:, :1]),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"smelt: dimension . of {name} "):
+            layer.call(**{name: change})
+
+
 def text_of(function):
     words = []
     for parameter in inspect.signature(function).parameters.values():

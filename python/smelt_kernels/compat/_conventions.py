@@ -8,6 +8,8 @@ import math
 import torch
 from torch import Tensor
 
+from .._checks import optional_tensor, tensor
+
 LN2 = math.log(2.0)
 LOG2E = 1.0 / LN2
 NEVER = float("-inf")
@@ -116,7 +118,7 @@ _INTEGERS = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 def bounds(name: str, given: Tensor | None) -> Tensor | None:
     """Lengths and bounds of windows as int32, clamped to its range. Runs on the device."""
-    if given is None or given.dtype is torch.int32:
+    if optional_tensor(given, name) is None or given.dtype is torch.int32:
         return given
     if given.dtype not in _INTEGERS:
         raise TypeError(f"smelt: {name} must be of an integer type, not {given.dtype}")
@@ -125,7 +127,7 @@ def bounds(name: str, given: Tensor | None) -> Tensor | None:
 
 def slots(name: str, given: Tensor) -> Tensor:
     """Lists of rows as int32; numbers outside its range become -1 (masked)."""
-    small = bounds(name, given)
+    small = bounds(name, tensor(given, name))
     return small.masked_fill(small != given, -1) if given.dtype is torch.int64 else small
 
 

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor, distributed
 
 from .. import _runtime
+from .._checks import shapes
 from .._dense import indexer_dense_loss
 from .._indexer_training import indexer_loss, sparse_scores
 from .._project import project_values
 from .._selection import indexer_topk
 from .._sparse_attention import sparse_attention
-from ._conventions import slots
+from ._conventions import bounds, slots
 
 WIDE = "the indexer's inputs are torch.float32; the kernels read bf16"
 
@@ -45,20 +46,23 @@ class _Indexer:
     """The indexer's inputs with batches one after another, and the windows of their keys."""
 
     def __init__(self, q, k, weights, starts, ends, use_relu: bool) -> None:
+        named = {"q_indexer": (q, "TBHD"), "k_indexer": (k, "SBD"), "indexer_weights": (weights, "TBH")}
+        shapes(**named, varlen_starts=(starts, "T"), varlen_ends=(ends, "T"))
         (self.queries, self.batches), self.keys = q.shape[:2], k.shape[0]
         self.activation = "relu" if use_relu else "none"
         self.q, self.k, self.weights = _packed(q), _packed(k), _packed(weights).float()
         self.before = None  # the keys of the batches before
-        self.begin, self.end = starts.to(torch.int32), ends.to(torch.int32)
+        self.begin, self.end = bounds("varlen_starts", starts), bounds("varlen_ends", ends)
         if self.batches > 1:
             first = torch.arange(self.batches, dtype=torch.int32, device=k.device) * self.keys
             self.before = first.repeat_interleave(self.queries)
-            self.begin = self.begin.repeat(self.batches) + self.before
-            self.end = self.end.repeat(self.batches) + self.before
+            self.begin, self.end = (  # clamped: a window has none of the next batch's keys
+                each.clamp(0, self.keys).repeat(self.batches) + self.before for each in (self.begin, self.end)
+            )
 
     def choose(self, topk: int) -> tuple[Tensor, Tensor, Tensor]:
         """Lists [b, sq, topk] of the batch's own keys, their logits [b * sq, topk], lengths [b, sq]."""
-        topk, offset = min(topk, self.keys), None if self.before is None else -self.before
+        topk, offset = min(topk, max(1, self.keys)), None if self.before is None else -self.before
         inputs, rows = (self.q, self.k, self.weights, self.begin, self.end), (self.batches, self.queries)
         indices, logits, lengths = indexer_topk(*inputs, topk, offset=offset, activation=self.activation)
         return indices.view(*rows, -1), logits, lengths.view(rows)
@@ -131,6 +135,7 @@ def run_fused_qk_topk_with_loss(
     if _is_wide(q):
         return _decline(WIDE)
     indexer = _Indexer(q, k, weights, starts, ends, use_relu)
+    shapes(q_indexer=(q, "TBIE"), k_indexer=(k, "SBE"), query=(query, "TBHD"), key=(key, "SB1D"))
     chosen = indexer.choose(index_topk)
     query, kv = query.detach().transpose(0, 1), key.detach().squeeze(2).transpose(0, 1)
     with torch.no_grad():
@@ -149,7 +154,7 @@ def run_fused_absorbed_sparse_attention(
     """[sq, b, heads, v_channels]"""
     out = sparse_attention(
         query.transpose(0, 1), key.squeeze(2).transpose(0, 1), slots("topk_indices", topk_indices), softmax_scale,
-        dv=v_channels, topk_length=None if topk_length is None else topk_length.to(torch.int32),
+        dv=v_channels, topk_length=bounds("topk_length", topk_length),
     )  # fmt: skip
     return out.transpose(0, 1)
 
@@ -171,6 +176,7 @@ def run_fused_dsa_attention(
     if _is_wide(q_indexer):
         return _decline(WIDE)
     indexer = _Indexer(q_indexer, k_indexer, indexer_weights, varlen_starts, varlen_ends, use_relu)
+    shapes(q_indexer=(q_indexer, "TBIE"), k_indexer=(k_indexer, "SBE"), query=(query, "TBHD"), key=(key, "SB1D"))
     chosen = indexer.choose(indexer_topk)
     of_batch, kv = query.transpose(0, 1), key.squeeze(2).transpose(0, 1)
     out, lse = sparse_attention(

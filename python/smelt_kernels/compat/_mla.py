@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from .._checks import optional_tensor, tensor
 from .._sparse_attention import sparse_attention, sparse_attention_backward
 from ._conventions import from_base2, without_kv_heads, to_base2, to_flash_mla
 
 
 def scale_of(q: Tensor, sm_scale: float | None) -> float:
-    return q.shape[-1] ** -0.5 if sm_scale is None else sm_scale
+    return max(1, q.shape[-1]) ** -0.5 if sm_scale is None else sm_scale
 
 
 def first_slots(
@@ -54,12 +55,12 @@ def gradients(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """dq and dkv, of the shapes of q and kv. With delta [.., T, H], the sums of o * do, o is not read."""
     rows, lists = without_kv_heads(q, kv, indices, *legal)
-    if do.shape[:-1] != q.shape[:-1] or lse.shape != q.shape[:-1]:
+    if tensor(do, "do").shape[:-1] != q.shape[:-1] or tensor(lse, "lse").shape != q.shape[:-1]:
         raise ValueError(
             f"smelt: do {list(do.shape)} and lse {list(lse.shape)} must have q's queries and heads, "
             f"{list(q.shape[:-1])}"
         )
-    if delta is not None:
+    if optional_tensor(delta, "delta") is not None:
         if delta.shape != lse.shape or not delta.is_floating_point():
             raise ValueError(
                 f"smelt: delta must be of a floating type and {list(lse.shape)}, as lse is, not "

@@ -18,11 +18,13 @@ import math
 import torch
 from torch import Tensor
 
-from .._checks import shapes
+from .._checks import floating, legal_scale, number, shapes
 from .._dense import indexer_dense_loss
 from .._grouped_attention import GRANULARITIES, sparse_gqa
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
+from .._operation import Scaling, autocast_type
 from .._selection import indexer_topk
+from ._conventions import need_dimensions
 from ._cudnn_common import on_host
 
 BLOCK = 128  # keys of a block
@@ -40,10 +42,18 @@ class _Documents:
         self.firsts = list(range(0, batches * tokens, max(tokens, 1)))
         if document_list is not None:
             shapes(q=(q, "BHTD"), document_list=(document_list, "BT"))
+            if document_list.is_floating_point() or document_list.is_complex():
+                raise TypeError(f"smelt: document_list must be of an integer type, not {document_list.dtype}")
             first = torch.ones_like(document_list, dtype=torch.bool)
             first[:, 1:] = document_list[:, 1:] != document_list[:, :-1]
             self.firsts = first.flatten().nonzero().flatten().tolist()
+            if len(self.firsts) > sum(len(each.unique()) for each in document_list):
+                raise ValueError(
+                    "smelt: document_list must have a document's queries one after another: give the parts of one that "
+                    "others interrupt different numbers"
+                )
         elif cu_seqlens is not None:
+            need_dimensions(cu_seqlens=(cu_seqlens, 1))
             firsts = on_host("cu_seqlens", cu_seqlens, batches * tokens)
             if not {*self.firsts, batches * tokens} <= {*firsts} or firsts[0] != 0:
                 raise ValueError(
@@ -62,19 +72,38 @@ class _Documents:
         return max(each for each in GRANULARITIES if step % each == 0)
 
 
-def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor) -> None:
+def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, scale) -> float:
+    """The scale as a number."""
     proxies = {"q_proxy": (q_proxy, "BPSD"), "k_proxy": (k_proxy, "BJSD")}
     shapes(**proxies, q=(q, "BHSD"), k=(k, "BKSD"), v=(v, "BKSD"))
+    _need_types(q_proxy=q_proxy, k_proxy=k_proxy)
+    _need_types(q=q, k=k, v=v)
+    scale = float(number(scale, "scale"))
+    legal_scale(scale)
     for many, few, what in (
         (q_proxy, k_proxy, "q_proxy's heads must be a multiple of k_proxy's"),
         (q, k, "q's heads must be a multiple of k's"),
         (q, q_proxy, "q's heads must be a multiple of q_proxy's"),
     ):
-        if not few.shape[1] or many.shape[1] % few.shape[1]:
+        if not many.shape[1] or not few.shape[1] or many.shape[1] % few.shape[1]:
             raise ValueError(f"smelt: {what}: {many.shape[1]} and {few.shape[1]}")
     proxy_heads, kv_heads = q_proxy.shape[1], k.shape[1]
     if proxy_heads % kv_heads and kv_heads % proxy_heads:
         raise ValueError(f"smelt: one of the {proxy_heads} proxy heads and {kv_heads} KV heads must divide the other")
+    return scale
+
+
+def _need_types(**given: Tensor) -> None:
+    """Of tensors that kernels read together: all bf16, all fp16 or, under autocast, any floating types."""
+    first = next(iter(given.values()))
+    kind = torch.float16 if first.dtype is torch.float16 else torch.bfloat16
+    for name, each in given.items():
+        if each.device != first.device:
+            raise ValueError(f"smelt: {name} must be on {first.device} as the others are, not on {each.device}")
+        if autocast_type(first) is not None:
+            floating(**{name: each})
+        elif each.dtype is not kind:
+            raise TypeError(f"smelt: {name} must be {kind}, not {each.dtype}")
 
 
 def _packed(heads: Tensor) -> Tensor:
@@ -112,6 +141,9 @@ def _divided(blocks: Tensor, granularity: int, documents: _Documents) -> Tensor:
     return entries.masked_fill(~seen, -1).flatten(-2)
 
 
+_scaling = Scaling("flash_msa", ("dq", "dk"))
+
+
 class _Trained(torch.autograd.Function):
     """A loss with gradients that are known already."""
 
@@ -122,8 +154,7 @@ class _Trained(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad):
-        dq, dk = ctx.saved_tensors
-        return None, None, None, (dq * grad).to(dq.dtype), (dk * grad).to(dk.dtype)
+        return None, None, None, *_scaling.flow(grad, None, *ctx.saved_tensors)
 
 
 def _loss(q_proxy: Tensor, k_proxy: Tensor, step: int, of_heads) -> Tensor:
@@ -149,7 +180,7 @@ def flash_msa_func(
     document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss); top_k counts keys, a multiple of 128."""
-    _check(q_proxy, k_proxy, q, k, v)
+    scale, top_k = _check(q_proxy, k_proxy, q, k, v, scale), number(top_k, "top_k")
     if top_k < BLOCK or top_k % BLOCK:
         raise ValueError(f"smelt: top_k must be a positive multiple of {BLOCK}, not {top_k}")
     documents = _Documents(q, document_list, cu_seqlens)
@@ -164,7 +195,7 @@ def flash_msa_func(
     limit = torch.arange(1, tokens + 1, dtype=torch.int32, device=q.device).expand(batches, -1)
     attended = (each.transpose(1, 2) for each in (q, keys, values))
     named = {"granularity": granularity, "limit": limit, "unite": True, "return_lse": True, "backend": "smelt"}
-    out, lse = sparse_gqa(*attended, lists.unflatten(0, (batches, tokens)), float(scale), **named)
+    out, lse = sparse_gqa(*attended, lists.unflatten(0, (batches, tokens)), scale, **named)
 
     per_proxy, per_key = q.shape[1] // proxy_heads, q.shape[1] // k.shape[1]
     first = documents.begin // max(tokens, 1) * tokens
@@ -180,8 +211,8 @@ def flash_msa_func(
             mine = [each for each in heads if each // per_key == kv_head]
             part = slice(mine[0], mine[-1] + 1)
             given = _packed(q.detach()[:, part]), k.detach()[:, kv_head].flatten(0, 1), rows, lse[:, part].contiguous()
-            target = target + sparse_scores(*given, float(scale), dv=k.shape[-1], backend="smelt")
-        named = {"activation": "none", "scale": float(scale), "dk_dtype": torch.float32, "backend": "smelt"}
+            target = target + sparse_scores(*given, scale, dv=k.shape[-1], backend="smelt")
+        named = {"activation": "none", "scale": scale, "dk_dtype": torch.float32, "backend": "smelt"}
         logits = indexer_scores(queries, index_keys, None, rows, **named)
         return indexer_loss(logits, target, rows, **share)
 
@@ -189,26 +220,26 @@ def flash_msa_func(
 
 
 def flash_msa_warmup_func(
-    q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float, *,
-    cu_seqlens: Tensor | None = None,
+    q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float,
+    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss) of dense attention, which is PyTorch's; the loss runs on smelt. top_k has no effect."""
-    _check(q_proxy, k_proxy, q, k, v)
-    documents = _Documents(q, None, cu_seqlens)
+    scale = _check(q_proxy, k_proxy, q, k, v, scale)
+    documents = _Documents(q, document_list, cu_seqlens)
     batches, tokens, proxy_heads = documents.batches, documents.tokens, q_proxy.shape[1]
     ends = [*documents.firsts[1:], batches * tokens]
     out = [
         torch.nn.functional.scaled_dot_product_attention(
             *(each[batch : batch + 1, :, begin : begin + length] for each in (q, k, v)),
             is_causal=True,
-            scale=float(scale),
+            scale=scale,
             enable_gqa=True,
         )
         for batch, begin, length in (
             (first // tokens, first % tokens, last - first) for first, last in zip(documents.firsts, ends)
         )
     ]
-    out = torch.cat(out, dim=2).transpose(1, 2).reshape(batches, tokens, -1) if out else q.new_empty(batches, 0, 0)
+    out = torch.cat(out, dim=2).transpose(1, 2).reshape(batches, tokens, -1) if out else q.transpose(1, 2).flatten(2)
 
     per_proxy = q.shape[1] // proxy_heads
     per_key = q.shape[1] // k.shape[1]
@@ -221,7 +252,7 @@ def flash_msa_warmup_func(
         scored = queries, index_keys, queries.new_full(queries.shape[:2], scale, dtype=torch.float32)
         named = {"activation": "none", "groups": queries.shape[1], "dk_dtype": torch.float32, **share}
         windows = documents.begin, documents.end
-        return indexer_dense_loss(*attended, None, *scored, *windows, float(scale), **named)
+        return indexer_dense_loss(*attended, None, *scored, *windows, scale, **named)
 
     proxy_keys = k_proxy.shape[1]
     whole = k.shape[1] % proxy_keys == 0 or proxy_keys % k.shape[1] == 0  # a proxy key's heads read whole KV heads, or one

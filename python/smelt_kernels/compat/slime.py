@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import optional_tensor
 from .._indexer import indexer_logits, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores
@@ -37,7 +38,7 @@ def sparse_mla_bwd(
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")
-    if delta is not None and delta.dim() == 3 and delta.shape[0] == 1:  # the original's has a batch dimension
+    if optional_tensor(delta, "delta") is not None and delta.dim() == 3 and delta.shape[0] == 1:  # the original's has a batch dimension
         delta = delta.squeeze(0)
     return gradients(q, kv, o, do, indices, lse, sm_scale, 3, delta=delta)
 
