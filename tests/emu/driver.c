@@ -5,6 +5,7 @@
  *     emu_driver FOLDER      of the kernels; SMELT_CUDA names the emulator
  */
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 
 #include "../unit/test.h"
@@ -358,11 +359,13 @@ static void notice(int signal) {
     (void)signal;
 }
 
-/* A program's signal handlers cost no report its line. If the program ignores SIGCHLD, a compilation
- * fails with that reason. */
+/* A program's signal handlers cost no report its line. If the program ignores SIGCHLD, or limits the
+ * size of files, a compilation fails with that reason. */
 TEST(test_signals) {
     const struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
     const struct sigaction handler = {.sa_handler = notice};
+    static const char text[] = "#define KERNEL_NAME unseen\n"
+                               "__global__ void KERNEL_NAME(int *words) { *words = 1; }\n";
     CUdeviceptr data = make_words();
     CUlaunchConfig config = shape(1, 1, 1);
     kernel("beyond");
@@ -375,12 +378,20 @@ TEST(test_signals) {
         settle(data);
     }
     setitimer(ITIMER_REAL, &never, NULL);
+    unsetenv("SMELT_EMU_LAZY"); /* compile at once */
     signal(SIGCHLD, SIG_IGN);
-    assert_null(load_kernel("#define KERNEL_NAME unseen\n"
-                            "__global__ void KERNEL_NAME(int *words) { *words = 1; }\n",
-                            "unseen.cu", "unseen"));
+    assert_null(load_kernel(text, "unseen.cu", "unseen"));
     signal(SIGCHLD, SIG_DFL);
     if (!strstr(smelt_last_error(), "ignores SIGCHLD"))
+        fail_msg("%s", smelt_last_error());
+    struct rlimit usual;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    const struct rlimit none = {0, usual.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    const CUmodule unwritten = load_kernel(text, "unseen.cu", "unseen");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    assert_null(unwritten);
+    if (!strstr(smelt_last_error(), "kernel.c cannot be written: File too large"))
         fail_msg("%s", smelt_last_error());
     driver->cuMemFree(data);
 }

@@ -34,7 +34,7 @@ folder src/emu/memory 'emu/(memory|machine)/.*'
 folder src/emu/instructions 'emu/(instructions|memory|machine|formats)/.*|emu/callbacks\.h'
 folder src/emu/launch 'emu/(launch|instructions|memory|machine)/.*'
 folder src/emu/driver 'emu/(driver|compiler|launch|memory|machine|formats)/.*|runtime/driver/cuda_abi\.h'
-folder src/emu/compiler 'emu/(compiler/.*|export\.h|callbacks\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|hash)\.h'
+folder src/emu/compiler 'emu/(compiler/.*|export\.h|callbacks\.h)|runtime/(driver/cuda_abi|compiler/library_id|cache/cache|files|hash)\.h'
 # embed.c checks templates and computes their digests at build time; it is not part of the command.
 folder tools '\.\./tool\.h|harness/.*|smelt/.*|codegen/template/engine\.h|runtime/(digest|hash)\.h'
 folder include 'smelt/.*'

@@ -16,6 +16,7 @@
 
 #include "emu/callbacks.h"
 #include "emu/compiler/objects.h"
+#include "runtime/files.h"
 
 enum {
     MAX_WORDS = 64, /* each in CC and in SMELT_EMU_CFLAGS */
@@ -260,12 +261,14 @@ static void read_log(const char *path, char *log, size_t size) {
 static int write_text(const char *folder, const char *text) {
     char path[512];
     snprintf(path, sizeof path, "%s/kernel.c", folder);
-    FILE *file = fopen(path, "we");
-    if (!file)
+    const int file = smelt__file_open_to_write(AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (file < 0)
         return -1;
-    size_t length = strlen(text);
-    int failed = fwrite(text, 1, length, file) != length;
-    return fclose(file) || failed ? -1 : 0;
+    const int failed = smelt__write_fully(file, text, strlen(text)), error = errno;
+    if (close(file) != 0 && !failed)
+        return -1;
+    errno = error;
+    return failed;
 }
 
 static int read_object(const char *folder, unsigned char **object, size_t *bytes) {
