@@ -39,7 +39,8 @@ SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical)
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
 /* Calls `each` with the kernels that an operator's passes launch: pass by pass, the kernels of a pass in
- * a fixed order; a kernel expands to itself. `arch`: only those launched on this architecture. NULL: on
+ * the order of launch (a call leaves out kernels that it does not need, and may repeat several of them for each
+ * part of a long call); a kernel expands to itself. `arch`: only those launched on this architecture. NULL: on
  * the context's; without a context, the kernels of all architectures. On the context's own architecture
  * its device's tuning entries apply, since a kernel's variant can decide which others are launched.
  * Without a context (NULL) the function is pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an

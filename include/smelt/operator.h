@@ -57,7 +57,7 @@ SMELT_CALL smelt_status smelt_operator_create(smelt_operator **op, smelt_context
 /* Frees *op and sets it to NULL, which it may be, as may `op`. Launches should be complete. */
 SMELT_API void smelt_operator_destroy(smelt_operator **op);
 
-/* The figures of kernel number `index` of a pass, in a fixed order, into *info, whose `size` the
+/* The figures of kernel number `index` of a pass, in the order of launch, into *info, whose `size` the
  * caller has set. Errors: INVALID_ARGUMENT, also for an index past the last kernel. */
 SMELT_CALL smelt_status smelt_operator_get_kernel_info(const smelt_operator *op,
                                                        enum smelt_pass pass, int index,

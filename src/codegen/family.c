@@ -19,8 +19,11 @@ static struct smelt__spec *add(struct smelt__expansion *expansion,
     if (expansion->count == SMELT__MAX_KERNELS) {
         expansion->overflow = 1;
     } else {
-        expansion->pass[expansion->count] = (unsigned char)pass;
-        expansion->conditions[expansion->count].variant = NULL;
+        const int before = expansion->count; /* and its role, if that is of the same pass */
+        const int same = before > 0 && expansion->pass[before - 1] == pass;
+        expansion->pass[before] = (unsigned char)pass;
+        expansion->role[before] = same ? (unsigned char)(expansion->role[before - 1] + 1) : 0;
+        expansion->conditions[before].variant = NULL;
         kernel = &expansion->kernels[expansion->count++];
     }
     smelt__spec_init(kernel, schema);
@@ -45,10 +48,12 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
     return kernel;
 }
 
-void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
-                                const char *variant) {
-    for (int i = first; i < expansion->count; i++)
-        expansion->conditions[i] = (struct smelt__condition){kernel, variant};
+void smelt__expansion_role(struct smelt__expansion *expansion, int role) {
+    expansion->role[expansion->count - 1] = (unsigned char)role;
+}
+
+void smelt__expansion_only_if(struct smelt__expansion *expansion, int role, const char *variant) {
+    expansion->conditions[expansion->count - 1] = (struct smelt__condition){role, variant};
 }
 
 static void expand_one(const struct smelt__spec *spec, unsigned pass,
@@ -99,24 +104,39 @@ int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *
     return expand_passes(spec, smelt__spec_passes(spec), expansion, message);
 }
 
+/* Whether the condition of kernel number `number` holds; kernels without a condition are planned. */
+static int is_launched(const struct smelt__expansion *expansion, int number) {
+    const struct smelt__condition *const condition = &expansion->conditions[number];
+    for (int i = 0; condition->variant && i < expansion->count; i++)
+        if (expansion->pass[i] == expansion->pass[number] && expansion->role[i] == condition->role)
+            return strcmp(expansion->variants[i], condition->variant) == 0;
+    return 1;
+}
+
 int smelt__expansion_plan(struct smelt__expansion *expansion,
                           int (*make)(void *user, const struct smelt__spec *spec,
                                       struct smelt__plan *plan),
                           void *user) {
-    const char *variants[SMELT__MAX_KERNELS]; /* by number before any are dropped */
     struct smelt__plan plan;
     int kept = 0;
+    for (int conditional = 0; conditional <= 1; conditional++)
+        for (int i = 0; i < expansion->count; i++) {
+            if ((expansion->conditions[i].variant != NULL) != conditional)
+                continue;
+            expansion->variants[i] = NULL;
+            if (!is_launched(expansion, i))
+                continue;
+            const int failure = make(user, &expansion->kernels[i], &plan);
+            if (failure)
+                return failure;
+            expansion->variants[i] = plan.variant;
+        }
     for (int i = 0; i < expansion->count; i++) {
-        const struct smelt__condition *const condition = &expansion->conditions[i];
-        variants[i] = "";
-        if (condition->variant && strcmp(variants[condition->kernel], condition->variant) != 0)
+        if (!expansion->variants[i])
             continue;
-        const int failure = make(user, &expansion->kernels[i], &plan);
-        if (failure)
-            return failure;
-        variants[i] = plan.variant;
         expansion->kernels[kept] = expansion->kernels[i];
-        expansion->variants[kept] = plan.variant;
+        expansion->variants[kept] = expansion->variants[i];
+        expansion->role[kept] = expansion->role[i];
         expansion->pass[kept++] = expansion->pass[i];
     }
     expansion->count = kept;

@@ -15,14 +15,16 @@ enum {
     SMELT__MAX_KERNELS = 64 /* of an operator, all passes together */
 };
 
-/* The kernels of an operator, pass by pass; the kernels of a pass have a fixed order. */
+/* The kernels of an operator, pass by pass, those of a pass in the order of launch. */
 struct smelt__expansion {
     struct smelt__spec kernels[SMELT__MAX_KERNELS];
     unsigned char pass[SMELT__MAX_KERNELS];
+    unsigned char role[SMELT__MAX_KERNELS];   /* by which src/ops finds it; unique in a pass */
     const char *variants[SMELT__MAX_KERNELS]; /* of their plans, once planned */
-    /* Of each kernel: it is launched only if an earlier kernel, number `kernel`, has this variant. */
+    /* Of each kernel: it is launched only if the kernel of this role has this variant. That one has no
+     * condition itself. */
     struct smelt__condition {
-        int kernel;
+        int role;
         const char *variant; /* NULL: launched in any case */
     } conditions[SMELT__MAX_KERNELS];
     int count;
@@ -63,7 +65,8 @@ struct smelt__operator_family {
     struct smelt__schema schema;
     unsigned passes;                                   /* that it has */
     const struct smelt__kernel_family *const *kernels; /* families it expands to, ended by NULL */
-    /* NULL: to one kernel, of the first member, or of the first family if there are no members. */
+    /* Adds a pass's kernels in the order of launch. NULL: to one kernel, of the first member, or of the
+     * first family if there are no members. */
     void (*expand)(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion);
     const struct smelt__preset_row *presets;
@@ -143,10 +146,12 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                int number, unsigned pass);
 
-/* Makes kernels number `first` and above depend on the variant of kernel `kernel` (struct
- * smelt__condition). */
-void smelt__expansion_condition(struct smelt__expansion *expansion, int first, int kernel,
-                                const char *variant);
+/* Gives the kernel that was added last a role (struct smelt__expansion). Without it the role is the kernel's
+ * number among those of its pass. */
+void smelt__expansion_role(struct smelt__expansion *expansion, int role);
+
+/* Makes it depend on the variant of the kernel of role `role` in its pass (struct smelt__condition). */
+void smelt__expansion_only_if(struct smelt__expansion *expansion, int role, const char *variant);
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 

@@ -23,16 +23,6 @@ int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct sm
     return row->most_key && !free ? smelt__spec_get(spec, row->most_key) : row->most;
 }
 
-int smelt__operator_pass(const smelt_operator *op, unsigned pass, int *count) {
-    int first = 0;
-    while (first < op->count && op->pass[first] != pass)
-        first++;
-    *count = 0;
-    while (first + *count < op->count && op->pass[first + *count] == pass)
-        ++*count;
-    return first;
-}
-
 static const char *name_of(unsigned pass) {
     return pass == SMELT_PASS_FORWARD ? "forward" : "backward";
 }

@@ -19,8 +19,10 @@ struct smelt_operator {
     unsigned passes;
     int count;
     const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* the context's; pass after pass, in
-                                                                the order of `expand` */
+                                                                the order of launch */
     unsigned char pass[SMELT__MAX_KERNELS];
+    /* The same by role (struct smelt__expansion); NULL: none. */
+    const struct smelt__kernel *by_role[SMELT__PASSES][SMELT__MAX_KERNELS];
     /* What the spec says of the arguments of each of the type's passes. */
     struct smelt__pass_limits {
         int64_t extents[SMELT__MOST_SYMBOLS]; /* of the symbols that name a key */
@@ -142,8 +144,11 @@ smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The kernels of a pass: the first one's number, and how many there are in *count. */
-int smelt__operator_pass(const smelt_operator *op, unsigned pass, int *count);
+/* The kernels of a pass by their roles; NULL where it has none. */
+static inline const struct smelt__kernel *const *smelt__operator_kernels(const smelt_operator *op,
+                                                                         unsigned pass) {
+    return op->by_role[pass - 1];
+}
 
 /* OK, or INVALID_ARGUMENT for no operator, for no pass, or for one that it was not made for. */
 smelt_status smelt__operator_need(const smelt_operator *op, unsigned pass);

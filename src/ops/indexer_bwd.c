@@ -10,7 +10,7 @@
 
 static void prepare(smelt_operator *op) {
     struct smelt__indexer_bwd *made = (struct smelt__indexer_bwd *)op;
-    made->kernels = op->kernels;
+    made->kernels = smelt__operator_kernels(op, SMELT_PASS_BACKWARD);
     made->context = op->context;
     made->q_name = "q";
     made->heads = (int)smelt__spec_get(&op->spec, "heads");
@@ -18,8 +18,7 @@ static void prepare(smelt_operator *op) {
     made->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
     made->granularity = (int)smelt__spec_get(&op->spec, "granularity");
     made->weights_bf16 = smelt__spec_get(&op->spec, "weights_dtype") == SMELT__INDEXER_WEIGHTS_BF16;
-    const int main = smelt__indexer_bwd_place(made, SMELT__INDEXER_BWD_MAIN);
-    made->main = *smelt__indexer_bwd_main_launch(&op->kernels[main]->plan);
+    made->main = *smelt__indexer_bwd_main_launch(&made->kernels[SMELT__INDEXER_BWD_MAIN]->plan);
 }
 
 /* ---- the workspace --------------------------------------------------------------------------- */

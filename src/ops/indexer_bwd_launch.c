@@ -20,11 +20,6 @@ enum {
     BOUND_BITS = 31          /* of all addends of a row together */
 };
 
-static const struct smelt__kernel *kernel_of(const struct smelt__indexer_bwd *indexer,
-                                             enum smelt__indexer_bwd_kernel kernel) {
-    return indexer->kernels[smelt__indexer_bwd_place(indexer, kernel)];
-}
-
 static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
     return (char *)call->args->workspace + offset;
 }
@@ -33,7 +28,7 @@ static smelt_status launch(const struct smelt__indexer_bwd_call *call,
                            enum smelt__indexer_bwd_kernel number, int64_t blocks,
                            const void *params) {
     const struct smelt__launch launch = {.blocks = {(uint32_t)blocks}, .params = params};
-    return smelt__kernel_launch(call->indexer->context, kernel_of(call->indexer, number), &launch,
+    return smelt__kernel_launch(call->indexer->context, call->indexer->kernels[number], &launch,
                                 call->stream);
 }
 
@@ -92,7 +87,7 @@ static smelt_status launch_lists(const struct smelt__indexer_bwd_call *call) {
         .group_queries = indexer->main.group_queries,
         .key_stride = layout->key_stride,
     };
-    const struct smelt__kernel *kernel = kernel_of(indexer, SMELT__INDEXER_BWD_LISTS);
+    const struct smelt__kernel *kernel = indexer->kernels[SMELT__INDEXER_BWD_LISTS];
     return launch(call, SMELT__INDEXER_BWD_LISTS,
                   smelt__blocks_for(kernel, layout->groups, kernel->most_blocks), &params);
 }
@@ -108,7 +103,7 @@ static int unit_bits(int64_t groups) {
 /* Blocks of a kernel that are resident together, but no more than `most` and one an item. */
 static int64_t resident_for(const struct smelt__indexer_bwd_call *call,
                             enum smelt__indexer_bwd_kernel number, int64_t items, int64_t most) {
-    const int64_t resident = kernel_of(call->indexer, number)->resident_blocks;
+    const int64_t resident = call->indexer->kernels[number]->resident_blocks;
     const int64_t blocks = items < resident ? items : resident;
     return blocks < 1 ? 1 : blocks < most ? blocks : most;
 }
@@ -116,7 +111,7 @@ static int64_t resident_for(const struct smelt__indexer_bwd_call *call,
 /* Likewise, where a thread takes an item. */
 static int64_t resident_for_threads(const struct smelt__indexer_bwd_call *call,
                                     enum smelt__indexer_bwd_kernel number, int64_t items) {
-    const int64_t threads = kernel_of(call->indexer, number)->threads;
+    const int64_t threads = call->indexer->kernels[number]->threads;
     return resident_for(call, number, smelt__divide_up(items, threads), UINT32_MAX);
 }
 
@@ -218,7 +213,7 @@ static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,
 static smelt_status launch_main(const struct smelt__indexer_bwd_call *call,
                                 struct indexer_bwd_main_params *params,
                                 struct smelt__indexer_bwd_chunk chunk) {
-    const struct smelt__kernel *kernel = kernel_of(call->indexer, SMELT__INDEXER_BWD_MAIN);
+    const struct smelt__kernel *kernel = call->indexer->kernels[SMELT__INDEXER_BWD_MAIN];
     const int left = call->args->free_multiprocessors;
     params->first_group = (int)chunk.first;
     params->groups = (int)chunk.groups;
@@ -294,7 +289,7 @@ smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_ca
         return SMELT_OK;
     const struct smelt__key_grads grads = {
         .context = call->indexer->context,
-        .finish = kernel_of(call->indexer, SMELT__INDEXER_BWD_FINISH),
+        .finish = call->indexer->kernels[SMELT__INDEXER_BWD_FINISH],
         .stream = call->stream,
         .sums = at(call, call->layout.sums),
         .keys = args->rows,

@@ -19,20 +19,12 @@ struct smelt__indexer_bwd {
     smelt_operator op;
     const smelt_context *context;
     const char *q_name;                         /* the operator's name of q, in messages */
-    const struct smelt__kernel *const *kernels; /* in the order of enum smelt__indexer_bwd_kernel */
+    const struct smelt__kernel *const *kernels; /* by enum smelt__indexer_bwd_kernel */
     int heads, dim, deterministic;
     int granularity;  /* rows of an entry of the lists */
     int weights_bf16; /* 1: weights and dweights are bf16; 0: fp32 */
     struct smelt__indexer_bwd_main_launch main;
 };
-
-/* Number `kernel` of the operator's expansion. */
-static inline int smelt__indexer_bwd_place(const struct smelt__indexer_bwd *indexer,
-                                           enum smelt__indexer_bwd_kernel kernel) {
-    const int left_out = SMELT__INDEXER_BWD_MAIN - SMELT__INDEXER_BWD_REACH;
-    return (int)kernel -
-           (!indexer->deterministic && kernel >= SMELT__INDEXER_BWD_MAIN ? left_out : 0);
-}
 
 /* Where each array lies in the workspace, bytes from its start. */
 struct smelt__indexer_bwd_layout {

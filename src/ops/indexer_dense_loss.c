@@ -34,8 +34,7 @@ enum {
 
 struct dense_loss {
     smelt_operator op;
-    /* Of enum smelt__indexer_dense_loss_kernel; before them that of the pools' windows. */
-    const struct smelt__kernel *const *kernels;
+    const struct smelt__kernel *const *kernels; /* by enum smelt__indexer_dense_loss_kernel */
     struct shape {
         int groups, granularity, block_max;
         int heads, kv_heads, index_heads; /* of a group */
@@ -66,7 +65,7 @@ static void prepare(smelt_operator *op) {
     struct dense_loss *made = (struct dense_loss *)op;
     struct smelt__indexer_bwd *indexer = &made->indexer;
     made->shape = shape_of(&op->spec);
-    made->kernels = op->kernels + (made->shape.granularity > 1);
+    made->kernels = smelt__operator_kernels(op, SMELT_PASS_FORWARD);
     made->scorer = smelt__indexer_scorer_of(op, made->kernels[SMELT__INDEXER_DENSE_LOGITS]);
     made->scorer.q_name = "index_q", made->scorer.k_name = "index_k";
     made->scores = *smelt__dense_scores_launch(&made->kernels[SMELT__INDEXER_DENSE_SCORES]->plan);
@@ -78,8 +77,8 @@ static void prepare(smelt_operator *op) {
     indexer->dim = (int)smelt__spec_get(&op->spec, "index_dim");
     indexer->deterministic = (int)smelt__spec_get(&op->spec, "deterministic");
     indexer->weights_bf16 = made->scorer.weights_bf16;
-    const int main = smelt__indexer_bwd_place(indexer, SMELT__INDEXER_BWD_MAIN);
-    indexer->main = *smelt__indexer_bwd_main_launch(&indexer->kernels[main]->plan);
+    indexer->main =
+        *smelt__indexer_bwd_main_launch(&indexer->kernels[SMELT__INDEXER_BWD_MAIN]->plan);
 }
 
 /* ---- the workspace --------------------------------------------------------------------------- */
@@ -438,7 +437,7 @@ static smelt_status launch_sum(const struct chain *chain) {
 /* The windows of pools, for all queries. */
 static smelt_status launch_windows(const struct chain *chain) {
     const smelt_indexer_dense_loss_args *args = chain->args;
-    const struct smelt__kernel *kernel = chain->made->op.kernels[0];
+    const struct smelt__kernel *kernel = chain->made->kernels[SMELT__INDEXER_DENSE_WINDOWS];
     const struct indexer_dense_windows_params params = {
         .window_begin = args->window_begin.data,
         .window_end = args->window_end.data,

@@ -96,6 +96,8 @@ static smelt_status make(smelt_context *context, const struct smelt__spec *spec,
     made->count = expansion.count;
     memcpy(made->pass, expansion.pass, sizeof made->pass);
     memcpy(made->kernels, kernels, (size_t)made->count * sizeof *kernels);
+    for (int i = 0; i < made->count; i++)
+        made->by_role[made->pass[i] - 1][expansion.role[i]] = kernels[i];
     if (type->prepare)
         type->prepare(made);
     *op = made;
@@ -124,10 +126,13 @@ void smelt_operator_destroy(smelt_operator **op) {
 
 smelt_status smelt_operator_get_kernel_info(const smelt_operator *op, enum smelt_pass pass,
                                             int index, smelt_kernel_info *info) {
-    int count;
+    int first = 0, count = 0;
     SMELT__TRY(smelt__operator_need(op, pass));
     SMELT__TRY(smelt__struct_check(SMELT__KERNEL_INFO("info"), info));
-    const int first = smelt__operator_pass(op, pass, &count);
+    while (op->pass[first] != pass)
+        first++;
+    while (first + count < op->count && op->pass[first + count] == pass)
+        count++;
     if (index < 0 || index >= count)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "the pass has no kernel number %d: legal are 0..%d", index, count - 1);

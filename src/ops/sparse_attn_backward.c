@@ -23,9 +23,8 @@ enum {
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
                                       struct smelt__sparse_attn_backward *backward) {
     const struct smelt__spec *spec = &op->spec;
-    int count;
-    const struct smelt__kernel *const *next =
-        op->kernels + smelt__operator_pass(op, SMELT_PASS_BACKWARD, &count);
+    const struct smelt__kernel *const *kernels = smelt__operator_kernels(op, SMELT_PASS_BACKWARD);
+    const struct smelt__kernel *main = kernels[SMELT__BACKWARD_MAIN];
     *backward = (struct smelt__sparse_attn_backward){
         .op = op,
         .shape = {.heads = (int)smelt__spec_get(spec, "heads"),
@@ -36,18 +35,11 @@ void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bound
                   .buckets = buckets},
         .bounds = bounds,
         .deterministic = (int)smelt__spec_get(spec, "deterministic"),
+        .kernels = kernels,
+        .main = *smelt__sparse_attn_bwd_launch(&main->plan),
+        .sides = main->plan.cluster ? main->plan.cluster : 1,
+        .main_blocks = main->resident_blocks,
     };
-    if (buckets) {
-        backward->partition = (struct smelt__partition_kernels){next[0], next[1]};
-        next += 2;
-    }
-    for (int i = 0; i < SMELT__BACKWARD_KERNELS; i++)
-        if (backward->deterministic || (i != SMELT__BACKWARD_TRANSPOSE && i != SMELT__BACKWARD_SUM))
-            backward->kernels[i] = *next++;
-    const struct smelt__kernel *main = backward->kernels[SMELT__BACKWARD_MAIN];
-    backward->main = *smelt__sparse_attn_bwd_launch(&main->plan);
-    backward->sides = main->plan.cluster ? main->plan.cluster : 1;
-    backward->main_blocks = main->resident_blocks;
 }
 
 /* ---- checks ---------------------------------------------------------------------------------- */
@@ -163,9 +155,12 @@ static smelt_status launch_partition(struct call *call) {
                                               given ? given : at(call, call->layout.partition));
     smelt__partition_apply(&call->partition, &call->work);
     call->last_range = call->partition.ranges + 2 * (buckets - 1);
+    const struct smelt__partition_kernels kernels = {
+        kernel_of(call, SMELT__BACKWARD_PARTITION_COUNT),
+        kernel_of(call, SMELT__BACKWARD_PARTITION_PLACE)};
     return given ? SMELT_OK
-                 : smelt__partition_launch(backward->op->context, &backward->partition,
-                                           &call->partition, call->stream);
+                 : smelt__partition_launch(backward->op->context, &kernels, &call->partition,
+                                           call->stream);
 }
 
 /* The key lists, and the distance from one to the next. */

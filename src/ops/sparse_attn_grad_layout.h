@@ -17,9 +17,8 @@ struct smelt__sparse_attn_backward {
     } shape;
     const int *bounds; /* of the buckets */
     int deterministic;
-    struct smelt__partition_kernels partition;                    /* with buckets */
-    const struct smelt__kernel *kernels[SMELT__BACKWARD_KERNELS]; /* NULL: not in this mode */
-    struct smelt__sparse_attn_bwd_launch main;                    /* of the main kernel's plan */
+    const struct smelt__kernel *const *kernels; /* by enum smelt__sparse_attn_backward_kernel */
+    struct smelt__sparse_attn_bwd_launch main;  /* of the main kernel's plan */
     int sides;           /* items of a group whose dkv a cluster sums before writing it: 2 with
                             pairs, else 1 */
     int64_t main_blocks; /* thread blocks of the main kernel that fit on the device at once */

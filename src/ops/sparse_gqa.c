@@ -126,12 +126,11 @@ static smelt_status launch_queries(struct forward *forward) {
 /* The tiles of queries whose lists may be united; zeros if none may be. */
 static struct smelt__sparse_gqa_united_launch tiles_of(const struct smelt__gqa *gqa) {
     const struct smelt__sparse_gqa_united_launch none = {0, 0};
-    int count;
-    smelt__operator_pass(gqa->call->op, SMELT_PASS_FORWARD, &count);
-    if (count <= SMELT__SPARSE_GQA_UNITED)
+    const struct smelt__kernel *const united = gqa->kernels[SMELT__SPARSE_GQA_UNITED];
+    if (!united)
         return none;
     const struct smelt__sparse_gqa_united_launch *launch =
-        smelt__sparse_gqa_united_launch(&gqa->kernels[SMELT__SPARSE_GQA_UNITED]->plan);
+        smelt__sparse_gqa_united_launch(&united->plan);
     return launch->tile_entries * gqa->fields.width <= SMELT__GQA_LISTS_MOST_SLOTS ? *launch : none;
 }
 

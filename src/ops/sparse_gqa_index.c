@@ -32,9 +32,7 @@ smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
     const struct smelt__spec *spec = &gqa->call->op->spec;
     SMELT__TRY(smelt__attention_check_queries(&gqa->fields));
     SMELT__TRY(check_rows(&gqa->fields));
-    int count;
-    gqa->kernels =
-        gqa->call->op->kernels + smelt__operator_pass(gqa->call->op, gqa->call->pass->pass, &count);
+    gqa->kernels = smelt__operator_kernels(gqa->call->op, gqa->call->pass->pass);
     gqa->heads = (int)smelt__spec_get(spec, "heads");
     gqa->kv_heads = (int)smelt__spec_get(spec, "kv_heads");
     gqa->dqk = (int)smelt__spec_get(spec, "dqk");

@@ -54,6 +54,12 @@ static const char *const others[] = {
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=16,order=score",
     "indexer_scores:heads=64,dim=128,topk=1048576",
     "indexer_bwd:heads=8,dim=64,topk=1048576,deterministic=1",
+    "indexer_dense_loss:heads=8,dqk=64,index_heads=4,index_dim=64,granularity=4,deterministic=1",
+    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity=64,unite=1",
+    "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=64,topk=16,granularity=4,unite=1",
+    "sparse_gqa:heads=16,kv_heads=2,dqk=64,dv=64,topk=16,granularity=16,passes=backward",
+    "sparse_gqa:heads=32,kv_heads=2,dqk=64,dv=64,topk=9,granularity=4,passes=backward,"
+    "deterministic=1",
 };
 enum { OTHERS = sizeof others / sizeof *others, MOST_SUBJECTS = 64 };
 
@@ -194,6 +200,32 @@ static int cut_short(void) {
     return driver->launches > MOST_LAUNCHES;
 }
 
+/* The number of the first of an operator's kernels that is this function. */
+static int number_of(const smelt_operator *made, CUfunction function) {
+    for (int i = 0; i < made->count; i++)
+        if (made->kernels[i]->function == (void *)function)
+            return i;
+    fail_msg("a kernel was launched that is none of the operator's");
+    return -1;
+}
+
+/* Launches begin in the order of the operator's kernels: of all kernels' first launches none comes before that of
+ * an earlier kernel. */
+static void check_order(const smelt_operator *made) {
+    unsigned char launched[SMELT__MAX_KERNELS] = {0};
+    int last = -1;
+    for (int i = 0; i < driver->chain_length; i++) {
+        const int number = number_of(made, driver->chain[i].function);
+        if (launched[number])
+            continue;
+        launched[number] = 1;
+        if (number < last)
+            fail_msg("%s is launched after %s", made->kernels[number]->info.spec,
+                     made->kernels[last]->info.spec);
+        last = number;
+    }
+}
+
 static int call(const struct subject *subject, const smelt_operator *made,
                 const union arguments *args) {
     driver->chain_length = driver->fills = 0;
@@ -204,6 +236,7 @@ static int call(const struct subject *subject, const smelt_operator *made,
         assert_int_equal(status == SMELT_OK, !cut_short());
         for (int i = 0; i < driver->chain_length; i++)
             assert_in_range(driver->chain[i].blocks, 1, INT32_MAX);
+        check_order(made);
         return 1;
     }
     assert_int_equal(status, SMELT_ERROR_INVALID_ARGUMENT);

@@ -19,7 +19,8 @@ struct CUctx_st {
 static struct fake_driver state = {
     .context_id = 1, .devices = 1, .capability_major = 9, .version = 13000, .multiprocessors = 132};
 static struct CUctx_st primary;
-static char handle; /* what modules, streams and events point to */
+static char handle;                     /* what streams and events point to */
+static atomic_ulong last_module = 4096; /* a module is a number, which is its function, too */
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 
@@ -154,7 +155,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule *module, const void *image) {
         return CUDA_ERROR_INVALID_IMAGE;
     }
     state.modules++;
-    *module = (CUmodule)(void *)&handle;
+    *module = (CUmodule)(atomic_fetch_add(&last_module, 1) + 1); // NOLINT: nothing is there
     return CUDA_SUCCESS;
 }
 
@@ -217,6 +218,7 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction functi
     if (state.chain_length < FAKE_CHAIN) {
         const size_t kept = state.chain_length < state.chain_from ? 0 : state.chain_params;
         struct fake_launch *launch = &state.chain[state.chain_length++];
+        launch->function = function;
         launch->blocks = config->gridDimX;
         launch->threads = config->blockDimX;
         launch->cluster = cluster_of(config);

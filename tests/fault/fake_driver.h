@@ -15,6 +15,7 @@ enum { FAKE_CHAIN = 48, FAKE_CHAIN_PARAMS = 512 };
 
 /* One of the launches since the test last set `chain_length` to 0. */
 struct fake_launch {
+    CUfunction function;
     unsigned blocks, threads, cluster;       /* 0: no cluster attribute */
     int pdl;                                 /* programmatic dependent launch */
     unsigned char params[FAKE_CHAIN_PARAMS]; /* the first `chain_params` bytes */

@@ -30,7 +30,7 @@ TEST(expansions) {
     static const char *const plain[] = {"indexer_bwd_lists", "indexer_bwd_main",
                                         "key_grads_finish"};
     static const char *const exact[] = {"indexer_bwd_lists", "key_grads_grains", "key_grads_grains",
-                                        "key_grads_grains",  "key_grads_grains", "indexer_bwd_main",
+                                        "key_grads_grains",  "indexer_bwd_main", "key_grads_grains",
                                         "key_grads_finish"};
     for (int deterministic = 0; deterministic < 2; deterministic++) {
         struct smelt__expansion expansion;

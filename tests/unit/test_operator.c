@@ -197,31 +197,33 @@ static int add_name(void *user, const char *text) {
     return 0;
 }
 
-/* An operator has exactly the kernels that its calls launch on the architecture. They may depend on the
- * variant of one of them, whether a knob or the rule chooses it. */
+/* An operator has exactly the kernels that its calls launch on the architecture, in the order of launch. They may
+ * depend on the variant of one of them, whether a knob or the rule chooses it. */
 TEST(kernels_of_an_architecture) {
 #define GQA "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity="
-#define INDEX " sparse_gqa_lists sparse_gqa_lists sparse_gqa_lists"
-#define BACKWARD(last)                                                                             \
-    "attention_bwd_rows" INDEX " sparse_gqa_bwd_keys key_grads_finish key_grads_finish " last
+#define INDEX "sparse_gqa_lists sparse_gqa_lists sparse_gqa_lists "
+#define BACKWARD(by_query, sums)                                                                   \
+    "attention_bwd_rows " by_query INDEX "sparse_gqa_bwd_keys " sums                               \
+    "key_grads_finish key_grads_finish"
     static const struct {
         const char *spec, *arch, *kernels;
     } cases[] = {
-        {GQA "128", "sm_90a", "sparse_gqa_fwd" INDEX " sparse_gqa_merge"},
+        {GQA "128", "sm_90a", INDEX "sparse_gqa_fwd sparse_gqa_merge"},
         {GQA "128", "sm_80", "sparse_gqa_fwd"},
         {GQA "128,variant=mma", "sm_90a", "sparse_gqa_fwd"},
         {GQA "64,unite=1", "sm_90a",
-         "sparse_gqa_fwd" INDEX " sparse_gqa_merge sparse_gqa_lists sparse_gqa_united"},
+         "sparse_gqa_lists " INDEX "sparse_gqa_united sparse_gqa_fwd sparse_gqa_merge"},
         {GQA "64,unite=1", "sm_100a", "sparse_gqa_fwd"},
         {"sparse_gqa:heads=34,kv_heads=2,dqk=128,dv=128,topk=16,granularity=64,unite=1", "sm_90a",
-         "sparse_gqa_fwd" INDEX " sparse_gqa_merge"},
-        {GQA "4,unite=1", "sm_90a", "sparse_gqa_fwd attention_lists"},
+         INDEX "sparse_gqa_fwd sparse_gqa_merge"},
+        {GQA "4,unite=1", "sm_90a", "attention_lists sparse_gqa_fwd"},
         {GQA "4,unite=1", "sm_80", "sparse_gqa_fwd"},
-        {GQA "128,passes=backward", "sm_90a", BACKWARD("sparse_gqa_sums sparse_gqa_sums")},
-        {GQA "128,passes=backward", "sm_80", BACKWARD("sparse_gqa_bwd")},
-        {GQA "128,passes=backward,bwd_keys.variant=mma", "sm_90a", BACKWARD("sparse_gqa_bwd")},
-        {GQA "128,passes=backward,bwd_keys.tile_rows=32", "sm_90a", BACKWARD("sparse_gqa_bwd")},
-        {GQA "16,passes=backward", "sm_90a", BACKWARD("sparse_gqa_bwd")},
+        {GQA "128,passes=backward", "sm_90a", BACKWARD("", "sparse_gqa_sums sparse_gqa_sums ")},
+        {GQA "128,passes=backward", "sm_80", BACKWARD("sparse_gqa_bwd ", "")},
+        {GQA "128,passes=backward,bwd_keys.variant=mma", "sm_90a", BACKWARD("sparse_gqa_bwd ", "")},
+        {GQA "128,passes=backward,bwd_keys.tile_rows=32", "sm_90a",
+         BACKWARD("sparse_gqa_bwd ", "")},
+        {GQA "16,passes=backward", "sm_90a", BACKWARD("sparse_gqa_bwd ", "")},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         smelt_context *context = i % 2 ? make_context("sm_89") : NULL;

@@ -17,16 +17,20 @@ static const struct smelt__key keys[] = {
     SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE, SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-/* The order is enum smelt__indexer_bwd_kernel's. */
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
+    const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_lists, 0, pass);
-    for (int i = 0; i < grains; i++)
+    for (int i = SMELT__GRAINS_REACH; deterministic && i <= SMELT__GRAINS_GRAINS; i++)
         smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, i, pass);
     smelt__expansion_add(expansion, spec, MAIN, pass);
+    smelt__expansion_role(expansion, SMELT__INDEXER_BWD_MAIN);
+    if (deterministic)
+        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, SMELT__GRAINS_TOTALS,
+                                   pass);
     smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
                     "dqk", smelt__spec_get(spec, "dim"));
+    smelt__expansion_role(expansion, SMELT__INDEXER_BWD_FINISH);
 }
 
 /* minimax-m3: each group's head is a query with one head; its lists are the keys with the blocks' largest

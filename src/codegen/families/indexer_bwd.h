@@ -3,14 +3,14 @@
 
 #include "codegen/family.h"
 
-/* The operator's kernels in the order of its expansion; without `deterministic`, the four of the
- * grains are left out. */
+/* The roles of the operator's kernels (struct smelt__expansion), in the order of launch. Only with
+ * `deterministic` it has those of the grains. */
 enum smelt__indexer_bwd_kernel {
     SMELT__INDEXER_BWD_LISTS,
     SMELT__INDEXER_BWD_REACH,
     SMELT__INDEXER_BWD_BOUNDS,
     SMELT__INDEXER_BWD_GRAINS,
-    SMELT__INDEXER_BWD_TOTALS,
     SMELT__INDEXER_BWD_MAIN,
+    SMELT__INDEXER_BWD_TOTALS, /* of the grains, too */
     SMELT__INDEXER_BWD_FINISH
 };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "codegen/families/dense_scores_fwd.h"
+#include "codegen/families/indexer_bwd.h"
 #include "codegen/families/indexer_bwd_main.h"
 #include "codegen/families/indexer_keys.h"
 #include "codegen/families/indexer_logits_fwd.h"
@@ -178,22 +179,41 @@ static void add_scores(struct smelt__expansion *expansion, const struct smelt__s
     smelt__spec_set(kernel, "kv_heads", group_share(spec, "kv_heads"));
 }
 
-/* The kernel of pools' windows, where there are pools; then those of enum
- * smelt__indexer_dense_loss_kernel, in its order. */
+/* Adds a kernel that is not a member; `number`: its pass, if it has several. */
+static struct smelt__spec *add(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                               int role, const struct smelt__kernel_family *family, int number) {
+    struct smelt__spec *const kernel =
+        smelt__expansion_add_other(expansion, spec, family, number, SMELT__FORWARD);
+    smelt__expansion_role(expansion, role);
+    return kernel;
+}
+
+/* The role of one of indexer_bwd's kernels. */
+static int backward(enum smelt__indexer_bwd_kernel kernel) {
+    return SMELT__INDEXER_DENSE_BACKWARD + (int)kernel - SMELT__INDEXER_BWD_REACH;
+}
+
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    const int grains = smelt__spec_get(spec, "deterministic") ? SMELT__GRAINS_PASSES : 0;
+    const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     if (smelt__spec_get(spec, "granularity") > 1)
-        smelt__expansion_add_other(expansion, spec, &indexer_dense_rows, PASS_WINDOWS, pass);
+        add(expansion, spec, SMELT__INDEXER_DENSE_WINDOWS, &indexer_dense_rows, PASS_WINDOWS);
     add_logits(expansion, spec, pass);
+    smelt__expansion_role(expansion, SMELT__INDEXER_DENSE_LOGITS);
     add_scores(expansion, spec, pass);
-    smelt__expansion_add_other(expansion, spec, &indexer_dense_rows, PASS_ROWS, pass);
-    smelt__expansion_add_other(expansion, spec, &smelt__indexer_loss_sum, 0, pass);
-    for (int i = 0; i < grains; i++)
-        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, i, pass);
+    smelt__expansion_role(expansion, SMELT__INDEXER_DENSE_SCORES);
+    add(expansion, spec, SMELT__INDEXER_DENSE_ROWS, &indexer_dense_rows, PASS_ROWS);
+    for (int i = SMELT__GRAINS_REACH; deterministic && i <= SMELT__GRAINS_GRAINS; i++)
+        add(expansion, spec, backward(SMELT__INDEXER_BWD_REACH + i), &smelt__key_grads_grains, i);
     add_indexer(expansion, spec, MAIN, pass);
-    smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, pass),
-                    "dqk", smelt__spec_get(spec, "index_dim"));
+    smelt__expansion_role(expansion, backward(SMELT__INDEXER_BWD_MAIN));
+    if (deterministic)
+        add(expansion, spec, backward(SMELT__INDEXER_BWD_TOTALS), &smelt__key_grads_grains,
+            SMELT__GRAINS_TOTALS);
+    add(expansion, spec, SMELT__INDEXER_DENSE_SUM, &smelt__indexer_loss_sum, 0);
+    smelt__spec_set(
+        add(expansion, spec, backward(SMELT__INDEXER_BWD_FINISH), &smelt__key_grads_finish, 0),
+        "dqk", smelt__spec_get(spec, "index_dim"));
 }
 
 /* Models whose indexer's training begins against dense attention. */

@@ -14,9 +14,9 @@
             SMELT__INDEXER_GRANULES, .default_value = 1                                            \
     }
 
-/* Its kernels by number, after that of the pools' windows, if it has pools; from BACKWARD on those of indexer_bwd but the lists, in its order
- * (enum smelt__indexer_bwd_kernel). */
+/* The roles of its kernels (struct smelt__expansion); from BACKWARD on those of indexer_bwd but the lists. */
 enum smelt__indexer_dense_loss_kernel {
+    SMELT__INDEXER_DENSE_WINDOWS, /* where there are pools */
     SMELT__INDEXER_DENSE_LOGITS,
     SMELT__INDEXER_DENSE_SCORES,
     SMELT__INDEXER_DENSE_ROWS,

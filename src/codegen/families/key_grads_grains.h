@@ -11,6 +11,5 @@ enum smelt__key_grads_grains_pass {
     SMELT__GRAINS_BOUNDS,
     SMELT__GRAINS_GRAINS,
     SMELT__GRAINS_TOTALS, /* after the main kernel, where that is launched several times */
-    SMELT__GRAINS_PASSES,
-    SMELT__GRAINS_BINS = SMELT__GRAINS_PASSES /* only in sparse_gqa */
+    SMELT__GRAINS_BINS    /* only in sparse_gqa */
 };

@@ -60,12 +60,6 @@ static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_DETERMINISTIC,
 };
 
-static void add_partition(const struct smelt__spec *spec, struct smelt__expansion *expansion,
-                          unsigned pass) {
-    for (int i = SMELT__PARTITION_COUNT; i <= SMELT__PARTITION_PLACE; i++)
-        smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_partition, i, pass);
-}
-
 /* With buckets: the partition's two passes, then the longest work first. */
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
@@ -74,33 +68,41 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
         smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
         return;
     }
-    add_partition(spec, expansion, SMELT__FORWARD);
+    for (int i = SMELT__PARTITION_COUNT; i <= SMELT__PARTITION_PLACE; i++)
+        smelt__expansion_add_other(expansion, spec, &smelt__sparse_attn_partition, i,
+                                   SMELT__FORWARD);
     for (int i = buckets - 1; i >= 0; i--)
         smelt__spec_set(smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD), "topk",
                         bounds[i]);
 }
 
 /* A kernel of the backward pass that is not a member; `number`: its pass, if it has several. */
-static void add_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion,
-                         const struct smelt__kernel_family *family, int number) {
+static void add_backward(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                         int role, const struct smelt__kernel_family *family, int number) {
     smelt__expansion_add_other(expansion, spec, family, number, SMELT__BACKWARD);
+    smelt__expansion_role(expansion, role);
 }
 
 /* One main kernel, also with buckets: it works on lists of any length, and the partition puts the
- * longest first. The order is enum smelt__sparse_attn_backward_kernel's. */
+ * longest first. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS];
     const int deterministic = (int)smelt__spec_get(spec, "deterministic");
-    if (smelt__sparse_attn_bounds(spec, bounds) > 0)
-        add_partition(spec, expansion, SMELT__BACKWARD);
-    add_backward(spec, expansion, &smelt__attention_lists, SMELT__ATTENTION_LISTS_GROUP);
-    add_backward(spec, expansion, &smelt__attention_bwd_rows, 0);
+    const int buckets = smelt__sparse_attn_bounds(spec, bounds);
+    for (int i = SMELT__PARTITION_COUNT; buckets > 0 && i <= SMELT__PARTITION_PLACE; i++)
+        add_backward(expansion, spec, SMELT__BACKWARD_PARTITION_COUNT + i,
+                     &smelt__sparse_attn_partition, i);
+    add_backward(expansion, spec, SMELT__BACKWARD_GROUP, &smelt__attention_lists,
+                 SMELT__ATTENTION_LISTS_GROUP);
+    add_backward(expansion, spec, SMELT__BACKWARD_ROWS, &smelt__attention_bwd_rows, 0);
     if (deterministic)
-        add_backward(spec, expansion, &smelt__attention_lists, SMELT__ATTENTION_LISTS_TRANSPOSE);
+        add_backward(expansion, spec, SMELT__BACKWARD_TRANSPOSE, &smelt__attention_lists,
+                     SMELT__ATTENTION_LISTS_TRANSPOSE);
     smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
+    smelt__expansion_role(expansion, SMELT__BACKWARD_MAIN);
     if (deterministic)
-        add_backward(spec, expansion, &smelt__sparse_attn_bwd_sum, 0);
-    add_backward(spec, expansion, &smelt__key_grads_finish, 0);
+        add_backward(expansion, spec, SMELT__BACKWARD_SUM, &smelt__sparse_attn_bwd_sum, 0);
+    add_backward(expansion, spec, SMELT__BACKWARD_FINISH, &smelt__key_grads_finish, 0);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

@@ -11,14 +11,15 @@ enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
 int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
                               int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
 
-/* The kernels of the backward pass in the order of its expansion, behind the partition's where
- * there are buckets. Without `deterministic`, TRANSPOSE and SUM are left out. */
+/* The roles of the backward pass's kernels (struct smelt__expansion), in the order of launch. It has the
+ * partition's with buckets, TRANSPOSE and SUM with `deterministic`. */
 enum smelt__sparse_attn_backward_kernel {
+    SMELT__BACKWARD_PARTITION_COUNT,
+    SMELT__BACKWARD_PARTITION_PLACE,
     SMELT__BACKWARD_GROUP,
     SMELT__BACKWARD_ROWS,
     SMELT__BACKWARD_TRANSPOSE,
     SMELT__BACKWARD_MAIN,
     SMELT__BACKWARD_SUM,
-    SMELT__BACKWARD_FINISH,
-    SMELT__BACKWARD_KERNELS
+    SMELT__BACKWARD_FINISH
 };

@@ -98,38 +98,49 @@ static const struct smelt__key keys[] = {
     SMELT__GQA_KEY_UNITE,
 };
 
-/* Adds passes `first` to `last` of a family that is not a member. */
-static void add_passes(const struct smelt__spec *spec, struct smelt__expansion *expansion,
-                       const struct smelt__kernel_family *family, int first, int last,
-                       unsigned pass) {
-    for (int i = first; i <= last; i++)
-        smelt__expansion_add_other(expansion, spec, family, i, pass);
+/* Adds a kernel that is not a member. `number`: its pass, if it has several. */
+static struct smelt__spec *add(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                               int role, const struct smelt__kernel_family *family, int number,
+                               unsigned pass) {
+    struct smelt__spec *const kernel =
+        smelt__expansion_add_other(expansion, spec, family, number, pass);
+    smelt__expansion_role(expansion, role);
+    return kernel;
 }
 
-/* All kernels after the main kernel are launched only if that has variant sm90. */
+/* The same, of the forward pass: they are all launched only if the main kernel has variant sm90. */
+static struct smelt__spec *add_forward(struct smelt__expansion *expansion,
+                                       const struct smelt__spec *spec, int role,
+                                       const struct smelt__kernel_family *family, int number) {
+    struct smelt__spec *const kernel = add(expansion, spec, role, family, number, SMELT__FORWARD);
+    smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_FWD, "sm90");
+    return kernel;
+}
+
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
-    const int others = expansion->count, unite = (int)smelt__spec_get(spec, "unite");
+    const int unite = (int)smelt__spec_get(spec, "unite");
+    const int blocks = smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK;
     const int unites_blocks = unite && smelt__sparse_gqa_can_unite(spec);
-    struct smelt__spec blocks = *spec;
-    smelt__spec_set(&blocks, "unite", unites_blocks);
-    if (smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK) {
-        add_passes(&blocks, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,
-                   SMELT__GQA_LISTS_FILL, SMELT__FORWARD);
-        smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_merge, 0, SMELT__FORWARD);
-    } else if (unite) {
-        smelt__expansion_add_other(expansion, spec, &smelt__attention_lists,
-                                   SMELT__ATTENTION_LISTS_GROUP, SMELT__FORWARD);
-    }
-    if (unites_blocks) {
-        smelt__spec_set(&blocks, "unite", 0); /* the pass `unite` does not depend on it */
-        smelt__expansion_add_other(expansion, &blocks, &smelt__sparse_gqa_lists,
-                                   SMELT__GQA_LISTS_UNITE, SMELT__FORWARD);
-        smelt__spec_set(smelt__expansion_add_other(expansion, spec, &smelt__sparse_gqa_united, 0,
-                                                   SMELT__FORWARD),
-                        "racecheck", smelt__spec_get(fwd, "racecheck"));
-    }
-    smelt__expansion_condition(expansion, others, others - 1, "sm90");
+    struct smelt__spec plain = *spec, lists = *spec, *united = NULL;
+    smelt__spec_set(&plain, "unite", 0); /* the pass `unite` does not depend on it */
+    smelt__spec_set(&lists, "unite", unites_blocks);
+    if (unite && !blocks)
+        add_forward(expansion, spec, SMELT__SPARSE_GQA_GROUPS, &smelt__attention_lists,
+                    SMELT__ATTENTION_LISTS_GROUP);
+    if (unites_blocks)
+        add_forward(expansion, &plain, SMELT__SPARSE_GQA_UNITE, &smelt__sparse_gqa_lists,
+                    SMELT__GQA_LISTS_UNITE);
+    for (int i = 0; blocks && i < SMELT__GQA_LISTS_PASSES; i++)
+        add_forward(expansion, &lists, SMELT__SPARSE_GQA_COUNT + i, &smelt__sparse_gqa_lists, i);
+    if (unites_blocks)
+        united =
+            add_forward(expansion, spec, SMELT__SPARSE_GQA_UNITED, &smelt__sparse_gqa_united, 0);
+    const struct smelt__spec *fwd = smelt__expansion_add(expansion, spec, FWD, SMELT__FORWARD);
+    smelt__expansion_role(expansion, SMELT__SPARSE_GQA_FWD);
+    if (united)
+        smelt__spec_set(united, "racecheck", smelt__spec_get(fwd, "racecheck"));
+    if (blocks)
+        add_forward(expansion, &lists, SMELT__SPARSE_GQA_MERGE, &smelt__sparse_gqa_merge, 0);
 }
 
 /* Whether the deterministic mode computes dk and dv by query, with exact sums, after a first run that bounds them;
@@ -141,35 +152,51 @@ static int is_exact(const struct smelt__spec *spec) {
                4 * smelt__spec_get(spec, "granularity") * smelt__spec_get(spec, "kv_heads");
 }
 
-/* The order is enum smelt__sparse_gqa_backward_kernel's. */
+static void add_backward(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                         int role, const struct smelt__kernel_family *family, int number) {
+    add(expansion, spec, role, family, number, SMELT__BACKWARD);
+}
+
+/* sparse_gqa_bwd, which computes dq, and the sums of dk and dv in one of the ways of its key `sums`. */
+static void add_queries(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                        int role, int sums) {
+    smelt__spec_set(smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD), "sums", sums);
+    smelt__expansion_role(expansion, role);
+}
+
+/* Only variant sm90 of sparse_gqa_bwd has bounds and exact sums. Only if sparse_gqa_bwd_keys has variant sm90 and
+ * large blocks, it computes partial results of dq, too. No spec has both: exact sums need many heads. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
-    struct smelt__spec plain = *spec; /* the backward pass unites no lists */
+    const int exact = is_exact(spec), may_be_block = smelt__sparse_gqa_grad_may_be_block(spec);
+    struct smelt__spec plain = *spec, values = *spec; /* the backward pass unites no lists */
     smelt__spec_set(&plain, "unite", 0);
-    smelt__expansion_add_other(expansion, spec, &smelt__attention_bwd_rows, 0, SMELT__BACKWARD);
-    add_passes(&plain, expansion, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_COUNT,
-               SMELT__GQA_LISTS_FILL, SMELT__BACKWARD);
+    smelt__spec_set(&values, "dqk", smelt__spec_get(spec, "dv"));
+    add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_ROWS, &smelt__attention_bwd_rows, 0);
+    if (exact) {
+        add_queries(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_BOUNDS, SMELT__GQA_SUMS_BOUNDS);
+        smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_BACKWARD_QUERIES, "sm90");
+        add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_GRAINS, &smelt__key_grads_grains,
+                     SMELT__GRAINS_BINS);
+        smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_BACKWARD_QUERIES, "sm90");
+    }
+    add_queries(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_QUERIES,
+                exact ? SMELT__GQA_SUMS_EXACT : SMELT__GQA_SUMS_ANY);
+    if (may_be_block)
+        smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_BACKWARD_KEYS, "mma");
+    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
+        add_backward(expansion, &plain, SMELT__SPARSE_GQA_BACKWARD_COUNT + i,
+                     &smelt__sparse_gqa_lists, i);
     smelt__expansion_add(expansion, spec, BWD_KEYS, SMELT__BACKWARD);
-    const int by_key = expansion->count - 1;
-    smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, SMELT__BACKWARD);
-    smelt__spec_set(
-        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_finish, 0, SMELT__BACKWARD),
-        "dqk", smelt__spec_get(spec, "dv"));
-    struct smelt__spec *const bwd = smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
-    if (is_exact(spec)) {
-        const int queries = expansion->count - 1;
-        smelt__spec_set(bwd, "sums", SMELT__GQA_SUMS_EXACT);
-        smelt__spec_set(smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD), "sums",
-                        SMELT__GQA_SUMS_BOUNDS);
-        smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, SMELT__GRAINS_BINS,
-                                   SMELT__BACKWARD);
-        smelt__expansion_condition(expansion, queries + 1, queries, "sm90");
+    smelt__expansion_role(expansion, SMELT__SPARSE_GQA_BACKWARD_KEYS);
+    for (int i = SMELT__GQA_SUMS_QUERIES; may_be_block && i <= SMELT__GQA_SUMS_KEYS; i++) {
+        add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS + i,
+                     &smelt__sparse_gqa_sums, i);
+        smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_BACKWARD_KEYS, "sm90");
     }
-    if (smelt__sparse_gqa_grad_may_be_block(spec)) {
-        smelt__expansion_condition(expansion, expansion->count - 1, by_key, "mma");
-        add_passes(spec, expansion, &smelt__sparse_gqa_sums, SMELT__GQA_SUMS_QUERIES,
-                   SMELT__GQA_SUMS_KEYS, SMELT__BACKWARD);
-        smelt__expansion_condition(expansion, expansion->count - 2, by_key, "sm90");
-    }
+    add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, &smelt__key_grads_finish,
+                 0);
+    add_backward(expansion, &values, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, &smelt__key_grads_finish,
+                 0);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

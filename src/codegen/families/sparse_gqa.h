@@ -87,37 +87,32 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The kernels of the forward pass in the order of its expansion. */
+/* The roles of the forward pass's kernels (struct smelt__expansion), in the order of launch. */
 enum smelt__sparse_gqa_forward_kernel {
-    SMELT__SPARSE_GQA_FWD,
-    /* Only with variant sm90 and large blocks: */
-    SMELT__SPARSE_GQA_COUNT, /* the passes of sparse_gqa_lists */
+    SMELT__SPARSE_GQA_GROUPS, /* attention_lists, pass group: smaller entries with unite=1 */
+    SMELT__SPARSE_GQA_UNITE,  /* sparse_gqa_lists, pass unite: large blocks with unite=1 */
+    SMELT__SPARSE_GQA_COUNT,  /* its other passes: large blocks */
     SMELT__SPARSE_GQA_SCAN,
     SMELT__SPARSE_GQA_FILL,
-    SMELT__SPARSE_GQA_MERGE,
-    /* Only where lists may be united: */
-    SMELT__SPARSE_GQA_UNITE, /* a pass of sparse_gqa_lists */
-    SMELT__SPARSE_GQA_UNITED,
-    /* Only where lists may be united, with variant sm90 and smaller entries: */
-    SMELT__SPARSE_GQA_GROUPS = SMELT__SPARSE_GQA_COUNT /* attention_lists, pass group */
+    SMELT__SPARSE_GQA_UNITED, /* large blocks with unite=1 */
+    SMELT__SPARSE_GQA_FWD,    /* the others are launched only if it has variant sm90 */
+    SMELT__SPARSE_GQA_MERGE   /* large blocks */
 };
 
-/* The kernels of the backward pass in the order of its expansion. */
+/* The same of the backward pass. */
 enum smelt__sparse_gqa_backward_kernel {
-    SMELT__SPARSE_GQA_BACKWARD_ROWS,  /* attention_bwd_rows */
-    SMELT__SPARSE_GQA_BACKWARD_COUNT, /* the passes of sparse_gqa_lists */
+    SMELT__SPARSE_GQA_BACKWARD_ROWS,    /* attention_bwd_rows */
+    SMELT__SPARSE_GQA_BACKWARD_BOUNDS,  /* sparse_gqa_bwd: its exact sums' */
+    SMELT__SPARSE_GQA_BACKWARD_GRAINS,  /* key_grads_grains, pass bins: likewise */
+    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd, unless KEYS is block-stationary */
+    SMELT__SPARSE_GQA_BACKWARD_COUNT,   /* the passes of sparse_gqa_lists */
     SMELT__SPARSE_GQA_BACKWARD_SCAN,
     SMELT__SPARSE_GQA_BACKWARD_FILL,
-    SMELT__SPARSE_GQA_BACKWARD_KEYS,      /* sparse_gqa_bwd_keys */
-    SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, /* key_grads_finish */
-    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
-    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; if sparse_gqa_bwd_keys is
-                                           block-stationary, the passes of sparse_gqa_sums instead: */
-    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS = SMELT__SPARSE_GQA_BACKWARD_QUERIES,
-    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,
-    /* If its sums are exact: */
-    SMELT__SPARSE_GQA_BACKWARD_BOUNDS = SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS, /* sparse_gqa_bwd */
-    SMELT__SPARSE_GQA_BACKWARD_GRAINS /* key_grads_grains, pass bins */
+    SMELT__SPARSE_GQA_BACKWARD_KEYS,       /* sparse_gqa_bwd_keys */
+    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS, /* the passes of sparse_gqa_sums, if it is */
+    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,   /* block-stationary */
+    SMELT__SPARSE_GQA_BACKWARD_FINISH_DK,  /* key_grads_finish */
+    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV
 };
 
 /* Values of sparse_gqa_bwd's key `sums`. */

@@ -12,7 +12,6 @@
 static smelt_status scale(struct smelt__call *call, const smelt_const_tensor *from,
                           const smelt_tensor *to, float factor) {
     const int64_t tokens = call->extents[SMELT__TOY_T];
-    int count;
     if (!isfinite(factor))
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "factor = %g is not legal; it must be finite", (double)factor);
@@ -25,8 +24,8 @@ static smelt_status scale(struct smelt__call *call, const smelt_const_tensor *fr
                                             .to_row_stride = to->strides[0],
                                             .rows = (int)tokens,
                                             .factor = factor};
-    const int first = smelt__operator_pass(call->op, call->pass->pass, &count);
-    return smelt__call_launch(call, call->op->kernels[first], tokens, 0, &params);
+    return smelt__call_launch(call, smelt__operator_kernels(call->op, call->pass->pass)[0], tokens,
+                              0, &params);
 }
 
 static smelt_status forward(struct smelt__call *call) {
