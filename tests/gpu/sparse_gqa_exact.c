@@ -55,7 +55,7 @@ void sparse_gqa_exact_sums(struct workload *work, char *message, size_t size) {
 
 /* Exact sums of addends with all exponents. The columns of an addend fall by powers of two, from the largest to what
  * no unit of its row reaches, so that a row's sum shows its unit; the largest is elsewhere in each row. A query's row is
- * elsewhere in each list; the other rows of the lists are not judged. */
+ * elsewhere in each list; the other rows of the lists have scores far below and so addends of 0. */
 enum {
     STEPS_HEADS = 18,
     STEPS_COLUMNS = 64, /* dqk and dv */
@@ -146,11 +146,14 @@ void sparse_gqa_exact_steps(struct workload *work, char *message, size_t size) {
     static const int zeros[] = {SMELT__SPARSE_GQA_GRAD_Q,        SMELT__SPARSE_GQA_GRAD_K,
                                 SMELT__SPARSE_GQA_GRAD_V,        SMELT__SPARSE_GQA_GRAD_OUT,
                                 SMELT__SPARSE_GQA_GRAD_GRAD_OUT, SMELT__SPARSE_GQA_GRAD_LSE};
+    uint16_t *const k = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_GRAD_K);
     int query = 0;
     ((smelt_sparse_gqa_grad_args *)work->placed.args)->scale = 1;
     for (int i = 0; i < COUNT(zeros); i++)
         memset(smelt__problem_data(&work->problem, zeros[i]), 0,
                smelt__problem_bytes(&work->problem, zeros[i]));
+    for (int i = COUNT(steps_rows) * STEPS_COLUMNS; i < SPARSE_GQA_STEPS_ROWS * STEPS_COLUMNS; i++)
+        k[i] = smelt__bf16_from_float(-ldexpf(1, LARGEST));
     for (int row = 0; row < COUNT(steps_rows); row++)
         for (int i = 0; i <= steps_rows[row].others; i++)
             set_steps(&work->problem, query++, row, steps_rows[row].exponent - (i > 0));
