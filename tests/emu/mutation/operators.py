@@ -312,7 +312,8 @@ class Finder(Text):
         return self.is_hint(at, new) or self.waits_more(at, new) or self.any_thread(at) or self.array_grows(at)
 
     def only_calls(self, text, names):
-        """Whether a statement or a block only calls functions of these names."""
+        """Whether a statement or a block, but for comments, only calls functions of these names."""
+        text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
         return re.fullmatch(r"\{?(\s*(%s)\s*\([^;]*\);)+\s*\}?" % names.pattern, text) is not None
 
     def is_hint(self, at, new):

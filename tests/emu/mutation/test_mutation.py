@@ -62,6 +62,7 @@ LEFT_OUT = [
     ("registers_increase(n); tensor_prefetch(a); b();", ["registers_increase(n); removed", "tensor_prefetch(a); removed"],
      ["b(); removed"]),
     ("if (a == b) { grid_launch_dependents(); }", ["== -> !=", "a == b -> 0", "a == b -> 1"], []),
+    ("if (a == b) { grid_launch_dependents(); /* c(); */ }", ["== -> !=", "a == b -> 0", "a == b -> 1"], []),
     ("if (a == b) { grid_launch_dependents(); c(); }", [], ["== -> !=", "a == b -> 0"]),
     ("if (a && b) { grid_wait(); }", ["a && b -> 1", "&& -> ||", "a -> 1", "b -> 1"], ["a && b -> 0", "grid_wait(); removed"]),
     ("if (threadIdx.x % 32 == 0) { a(); }", ["32 -> 33", "0 -> 1"], ["== -> !=", "% -> /", "threadIdx.x % 32 == 0 -> 1"]),
