@@ -7,7 +7,7 @@
  * normal number, since reductions in global memory flush subnormals to 0.
  */
 
-/* The nearest multiple of u, for values up to 2^24 u; a multiple of u, an infinity or NaN is
+/* The nearest multiple of u or, above 2^23 u, of 2 u, for values up to 2^24 u; an infinity or NaN is
  * returned unchanged. With the largest grain, 2^127, finite values from 2^127 on become infinite. */
 DEVICE float round_to_grain(float value, float grain) {
     const u32 sign = __float_as_uint(value) & 0x80000000u;
