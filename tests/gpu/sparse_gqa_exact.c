@@ -82,11 +82,11 @@ static double step(int exponent, int column) {
 }
 
 /* One head of a query adds to a row of dv and, with the opposite exponent, of dk: its score is 0 and so its p is 1, and
- * out makes ds 2 or, so that all inputs are normal numbers, 1/2. */
+ * out makes ds 2 or, so that all inputs are normal numbers, 1/2. Rows of one addend have heads of both steps. */
 static void set_steps(const struct smelt__problem *problem, int query, int row, int exponent) {
     enum { WIDTH = SPARSE_GQA_STEPS_WIDTH };
     const int ds = exponent < 0 ? 1 : -1; /* its exponent */
-    const int first = (query * STEPS_HEADS + query % STEPS_HEADS) * STEPS_COLUMNS;
+    const int first = (query * STEPS_HEADS + (query + 15) % STEPS_HEADS) * STEPS_COLUMNS;
     const int last = first + (2 * STEPS_COLUMNS - 1 - row) % STEPS_COLUMNS;
     uint16_t *const q = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_Q);
     uint16_t *const out = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_OUT);
