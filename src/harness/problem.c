@@ -110,12 +110,18 @@ static int64_t key_of(const struct smelt__problem *problem, const char *name) {
     return smelt__harness_key_of(problem->op, problem->spec, name);
 }
 
+static int64_t spec_extent(const struct smelt__problem *problem,
+                           const struct smelt__symbol *symbol) {
+    return smelt__symbol_extent(symbol, key_of(problem, symbol->key),
+                                symbol->with ? key_of(problem, symbol->with) : 1);
+}
+
 /* Finds the extents that the pass's `shape` has not set. */
 static void find_extents(struct smelt__problem *problem) {
     const struct smelt__args_table *table = problem->pass->tensors;
     int64_t found[SMELT__MOST_SYMBOLS];
     for (int i = 0; i < table->symbol_count; i++)
-        found[i] = table->symbols[i].key ? key_of(problem, table->symbols[i].key) : 0;
+        found[i] = table->symbols[i].key ? spec_extent(problem, &table->symbols[i]) : 0;
     smelt__args_extents(table, problem->args, found);
     for (int i = 0; i < table->symbol_count; i++)
         if (problem->extents[i] == 0)

@@ -64,31 +64,17 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-static int table_of(const void *spec) {
-    return ((const struct smelt__attention_spec *)spec)->lists;
-}
-
 #define PARTLY                                                                                     \
     SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(V)) | SMELT__OF(TENSOR(INDICES)) |                     \
         SMELT__OF(TENSOR(QUERIES))
-#define FORWARD(lists)                                                                             \
-    {                                                                                              \
-        SMELT__ATTENTION_PASS(FORWARD, "forward", forward, smelt__sparse_gqa_attention,            \
-                              &smelt__sparse_gqa_table[lists], comparisons),                       \
-            .table = (lists), .partly = PARTLY, .leaves_free = 1                                   \
-    }
-#define BACKWARD(lists)                                                                            \
-    {                                                                                              \
-        SMELT__ATTENTION_PASS(BACKWARD, "backward", backward, smelt__sparse_gqa_grad_attention,    \
-                              &smelt__sparse_gqa_grad_table[lists], grad_comparisons),             \
-            .table = (lists), .partly = PARTLY, .leaves_free = 1                                   \
-    }
 
 static const struct smelt__harness_pass passes[] = {
-    FORWARD(SMELT__LISTS_SHARED),
-    FORWARD(SMELT__LISTS_OF_KV_HEADS),
-    BACKWARD(SMELT__LISTS_SHARED),
-    BACKWARD(SMELT__LISTS_OF_KV_HEADS),
+    {SMELT__ATTENTION_PASS(FORWARD, "forward", forward, smelt__sparse_gqa_attention,
+                           &smelt__sparse_gqa_table, comparisons),
+     .partly = PARTLY, .leaves_free = 1},
+    {SMELT__ATTENTION_PASS(BACKWARD, "backward", backward, smelt__sparse_gqa_grad_attention,
+                           &smelt__sparse_gqa_grad_table, grad_comparisons),
+     .partly = PARTLY, .leaves_free = 1},
 };
 
 /* MiniMax-M3's attention, Qwen3.8-Flash-Next's, and one like NSA's. */
@@ -118,11 +104,7 @@ static const struct smelt__harness_shape peers[] = {
 };
 
 const struct smelt__harness_operator smelt__harness_sparse_gqa = {
-    SMELT__HARNESS_ROW(sparse_gqa),
-    SMELT__HARNESS_KEYS(attention),
-    SMELT__ATTENTION_OPTIONS,
-    .table_of = table_of,
-    .own_options = &smelt__limits_option,
-    .own_option_count = 1,
-    .bench = {.tokens = 8192, .rows = 8192},
+    SMELT__HARNESS_ROW(sparse_gqa), SMELT__HARNESS_KEYS(attention),
+    SMELT__ATTENTION_OPTIONS,       .own_options = &smelt__limits_option,
+    .own_option_count = 1,          .bench = {.tokens = 8192, .rows = 8192},
 };

@@ -20,21 +20,13 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(attention, sink),        {NULL, 0, 0},
 };
 
-static int table_of(const void *spec) {
-    return ((const struct smelt__attention_spec *)spec)->lists;
-}
-
-#define PASS(lists)                                                                                \
-    {                                                                                              \
-        SMELT__ATTENTION_PASS(FORWARD, "forward", target, smelt__sparse_gqa_scores_attention,      \
-                              &smelt__sparse_gqa_scores_table[lists], comparisons),                \
-            .table = (lists), .leaves_free = 1,                                                    \
-            .partly = SMELT__OF(SMELT__SPARSE_GQA_SCORES_K) |                                      \
-                      SMELT__OF(SMELT__SPARSE_GQA_SCORES_INDICES) |                                \
-                      SMELT__OF(SMELT__SPARSE_GQA_SCORES_QUERIES)                                  \
-    }
-static const struct smelt__harness_pass passes[] = {PASS(SMELT__LISTS_SHARED),
-                                                    PASS(SMELT__LISTS_OF_KV_HEADS)};
+static const struct smelt__harness_pass passes[] = {
+    {SMELT__ATTENTION_PASS(FORWARD, "forward", target, smelt__sparse_gqa_scores_attention,
+                           &smelt__sparse_gqa_scores_table, comparisons),
+     .leaves_free = 1,
+     .partly = SMELT__OF(SMELT__SPARSE_GQA_SCORES_K) | SMELT__OF(SMELT__SPARSE_GQA_SCORES_INDICES) |
+               SMELT__OF(SMELT__SPARSE_GQA_SCORES_QUERIES)},
+};
 
 /* MiniMax-M3's and Qwen3.8-Flash-Next's. */
 static const struct smelt__harness_shape peers[] = {
@@ -50,7 +42,6 @@ const struct smelt__harness_operator smelt__harness_sparse_gqa_scores = {
     SMELT__HARNESS_ROW(sparse_gqa_scores),
     SMELT__HARNESS_KEYS(attention),
     SMELT__ATTENTION_OPTIONS,
-    .table_of = table_of,
     .own_options = &smelt__limits_option,
     .own_option_count = 1,
     .bench = {.tokens = 8192, .rows = 8192},

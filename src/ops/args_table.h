@@ -42,6 +42,7 @@ struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */
     const char *key;    /* of the spec; NULL: none */
+    const char *with;   /* a key of the spec at whose value 0 the extent is 1; NULL: none */
     size_t field;       /* in the args struct, an int64_t; 0: none */
     int plus;
     unsigned char per;   /* the divisor: a symbol by a key; 0: none */
@@ -117,9 +118,11 @@ struct smelt__args_table {
 #define SMELT__BY_ARGS_TIMES(letter_, word_, scalar, times_)                                       \
     SMELT__BY_ARGS(letter_, word_, scalar), .times = (times_)
 #define SMELT__ONE_ELEMENT .letter = "1", .word = "element", .plus = 1
-/* Of lists of rows, ROW(name, what it holds): the numbers of the rows, and the table. */
+/* Of lists of rows, ROW(name, what it holds): the numbers of the rows (GRAD: of the backward pass's tensors),
+ * and the table, in the same order. */
 #define SMELT__NUMBER(name, ...) OF(name),
-#define SMELT__ROW(name, ...) [OF(name)] = {__VA_ARGS__},
+#define SMELT__GRAD_NUMBER(name, ...) OF(GRAD_##name),
+#define SMELT__ROW(name, ...) {__VA_ARGS__},
 /* Arrays made of a file's lists: SYMBOLS, and TENSORS with these arguments. */
 #define SMELT__SYMBOLS ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW)})
 #define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})
@@ -163,6 +166,12 @@ static inline const char *smelt__element_name(enum smelt__element element) {
 /* Whether a tensor may be NULL in some call or other. */
 static inline int smelt__may_be_absent(const struct smelt__tensor_row *row) {
     return row->optional || row->key || row->one_of;
+}
+
+/* The extent that a spec gives a symbol that names a key; key, with: the values of those keys. */
+static inline int64_t smelt__symbol_extent(const struct smelt__symbol *symbol, int64_t key,
+                                           int64_t with) {
+    return symbol->with && with == 0 ? 1 : key;
 }
 
 /* The tensor of a row in an args struct. Inputs and outputs have one layout. */

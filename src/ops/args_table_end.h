@@ -4,6 +4,5 @@
 #undef SYMBOLS
 #undef SCALARS
 #undef TENSORS
-#undef GRAD_TENSORS
 #undef TABLE
 #undef TABLES

@@ -12,9 +12,12 @@
 
 const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass,
                                                   const struct smelt__spec *spec) {
-    if (pass->table_of)
-        return pass->tables + pass->table_of(spec);
-    return pass->tables + (pass->table_key ? smelt__spec_get(spec, pass->table_key) : 0);
+    return pass->tables + (pass->table_of ? pass->table_of(spec) : 0);
+}
+
+int64_t smelt__spec_extent(const struct smelt__symbol *symbol, const struct smelt__spec *spec) {
+    return smelt__symbol_extent(symbol, smelt__spec_get(spec, symbol->key),
+                                symbol->with ? smelt__spec_get(spec, symbol->with) : 1);
 }
 
 int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct smelt__spec *spec) {

@@ -46,10 +46,8 @@ struct smelt__call {
 struct smelt__pass {
     unsigned pass;
     const char *call; /* the public function: "smelt_sparse_attn_forward" */
-    /* Of its args struct; with `table_key`, one for each value of that key; with `table_of`, which
-     * returns a spec's number, several. The first is of the operator's bare name. */
+    /* Of its args struct; with `table_of`, which returns a spec's number, several. The first is of the operator's bare name. */
     const struct smelt__args_table *tables;
-    const char *table_key;
     int (*table_of)(const struct smelt__spec *spec);
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
@@ -83,6 +81,9 @@ const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass
 /* Sets all of a zeroed handle but its kernels and what the type adds. */
 void smelt__operator_begin(smelt_operator *op, const struct smelt__operator_type *type,
                            smelt_context *context, const struct smelt__spec *spec);
+
+/* The extent that a spec gives a symbol that names a key. */
+int64_t smelt__spec_extent(const struct smelt__symbol *symbol, const struct smelt__spec *spec);
 
 /* The largest legal value of a number, for a spec. */
 int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct smelt__spec *spec);

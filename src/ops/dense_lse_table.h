@@ -34,7 +34,7 @@ static const struct smelt__scalar_row smelt__dense_lse_scalars[] = {
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(LSE, SMELT__TENSOR(lse, FP32, OUTPUT, OF(T), OF(H), OF(ONE)))
 
-enum smelt__dense_lse_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__dense_lse_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__dense_lse_table = {
     SMELT__ARGS("SMELT_DENSE_LSE_ARGS_INIT", lse, SMELT__SYMBOLS, smelt__dense_lse_scalars,

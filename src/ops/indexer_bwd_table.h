@@ -44,7 +44,7 @@ static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
         .one_of = 1)                                                                               \
     ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)
 
-enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
+enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };
 
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \

@@ -26,7 +26,7 @@ static const struct smelt__scalar_row smelt__indexer_clean_scalars[] = {
     ROW(WINDOW_END, SMELT__TENSOR(window_end, INT32, INPUT, OF(T)))                                \
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, OF(T), OF(S)))
 
-enum smelt__indexer_clean_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__indexer_clean_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__indexer_clean_table = {
     SMELT__ARGS("SMELT_INDEXER_CLEAN_ARGS_INIT", logits, SMELT__SYMBOLS,

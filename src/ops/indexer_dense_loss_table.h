@@ -60,7 +60,7 @@ static const struct smelt__scalar_row smelt__indexer_dense_loss_scalars[] = {
     ROW(INDEX_DK_SUM, SMELT__TENSOR(index_dk_sum, FP32, ACCUMULATED, OF(N), OF(DI)),               \
         .whole_rows = 1, .optional = 1)
 
-enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
+enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };
 #define TABLE(...)                                                                                 \
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit, SMELT__SYMBOLS,            \

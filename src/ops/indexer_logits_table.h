@@ -49,7 +49,7 @@ static const struct smelt__scalar_row smelt__indexer_logits_scalars[] = {
     ROW(LOGITS, SMELT__TENSOR(logits, FP32, OUTPUT, __VA_ARGS__))                                  \
     ROW(CANDIDATES, SMELT__TENSOR(candidates, INT32, INPUT, OF(T), OF(C)), .key = "candidate_block")
 
-enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, 0, OF(T)) OF(TENSORS) };
+enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, 0, OF(T)) };
 
 /* With groups=1 the logits have no dimension G; with block_max=1 they have S in place of N. */
 #define TABLE(symbols, ...)                                                                        \

@@ -34,7 +34,7 @@ static const struct smelt__scalar_row smelt__indexer_loss_scalars[] = {
     ROW(LOSSES, SMELT__TENSOR(losses, FP32, OUTPUT, OF(T)), .optional = 1)                         \
     ROW(GRAD, SMELT__TENSOR(grad, FP32, OUTPUT, OF(T), OF(WIDTH)), .optional = 1)
 
-enum smelt__indexer_loss_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__indexer_loss_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__indexer_loss_table = {
     SMELT__ARGS("SMELT_INDEXER_LOSS_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,

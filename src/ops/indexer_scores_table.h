@@ -40,7 +40,7 @@ static const struct smelt__scalar_row smelt__indexer_scores_scalars[] = {
     ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)                  \
     ROW(KEYS, SMELT__TENSOR(keys, INT32, OUTPUT, OF(T), slots), .optional = 1)
 
-enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) OF(TENSORS) };
+enum smelt__indexer_scores_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };
 
 /* Without and with entries of several rows; then with weights of bf16. */
 #define TABLE(...)                                                                                 \

@@ -54,7 +54,7 @@ static const struct smelt__scalar_row smelt__indexer_topk_scalars[] = {
     ROW(LENGTHS, SMELT__TENSOR(lengths, INT32, OUTPUT, __VA_ARGS__), .optional = 1)                \
     ROW(PUBLISHED, SMELT__TENSOR(published, INT32, OUTPUT, __VA_ARGS__, OF(P)), .key = "publish")
 
-enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T)) OF(TENSORS) };
+enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T)) };
 
 /* With groups=1 outputs do not have the dimension G; with expand=1 lists have topk slots. */
 #define TABLE(...)                                                                                 \

@@ -35,7 +35,7 @@ static const struct smelt__scalar_row smelt__indexer_windows_scalars[] = {
     ROW(BEGIN, SMELT__TENSOR(window_begin, INT32, OUTPUT, OF(T)))                                  \
     ROW(END, SMELT__TENSOR(window_end, INT32, OUTPUT, OF(T)))
 
-enum smelt__indexer_windows_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__indexer_windows_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__indexer_windows_table = {
     SMELT__ARGS("SMELT_INDEXER_WINDOWS_ARGS_INIT", window_end, SMELT__SYMBOLS,

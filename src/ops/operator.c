@@ -44,7 +44,7 @@ static void find_limits(const struct smelt__args_table *table, const struct smel
                         struct smelt__pass_limits *limits) {
     for (int i = 0; i < table->symbol_count; i++)
         if (table->symbols[i].key)
-            limits->extents[i] = smelt__spec_get(spec, table->symbols[i].key);
+            limits->extents[i] = smelt__spec_extent(&table->symbols[i], spec);
     for (int i = 0; i < table->scalar_count; i++)
         limits->most[i] = smelt__scalar_limit(&table->scalars[i], spec);
     for (int i = 0; i < table->count; i++)

@@ -29,7 +29,7 @@ static const struct smelt__scalar_row smelt__quantize_scalars[] = {
     ROW(SCALE, SMELT__TENSOR(scale, FP32, OUTPUT, OF(N), OF(G)), .optional = 1)                    \
     ROW(FACTOR, SMELT__TENSOR(factor, FP32, INPUT, OF(N)), .optional = 1)
 
-enum smelt__quantize_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__quantize_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__quantize_table = {
     SMELT__ARGS("SMELT_QUANTIZE_ARGS_INIT", factor, SMELT__SYMBOLS, smelt__quantize_scalars,

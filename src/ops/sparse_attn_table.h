@@ -59,39 +59,35 @@ enum {
 #define ARGS smelt_sparse_attn_args
 
 enum smelt__sparse_attn_symbol { SMELT__SPARSE_ATTN_EXTENTS(SMELT__NUMBER) };
-static const struct smelt__symbol smelt__sparse_attn_symbols[] = {
-    SMELT__SPARSE_ATTN_EXTENTS(SMELT__ROW)};
+#define SYMBOLS SMELT__SPARSE_ATTN_EXTENTS
 
 static const struct smelt__scalar_row smelt__sparse_attn_scalars[] = {SMELT__SPARSE_ATTN_NUMBERS};
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     SMELT__SPARSE_ATTN_INPUTS(ROW)                                                                 \
     ROW(OUT, SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(H), OF(DV)), .whole_rows = 1)       \
     ROW(LSE, SMELT__TENSOR(lse, FP32, OUTPUT, OF(B), OF(T), OF(H), OF(ONE)))                       \
     ROW(MAX_LOGITS, SMELT__TENSOR(max_logits, FP32, OUTPUT, OF(B), OF(T), OF(H), OF(ONE)),         \
         .optional = 1)
 
-enum smelt__sparse_attn_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__sparse_attn_tensors[] = {TENSORS(SMELT__ROW)};
+enum smelt__sparse_attn_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__sparse_attn_table = {
-    SMELT__ARGS("SMELT_SPARSE_ATTN_ARGS_INIT", workspace_bytes, smelt__sparse_attn_symbols,
-                smelt__sparse_attn_scalars, smelt__sparse_attn_tensors),
+    SMELT__ARGS("SMELT_SPARSE_ATTN_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
+                smelt__sparse_attn_scalars, SMELT__ROWS()),
     SMELT__WORKSPACE(SMELT__PARTITION_ALIGNMENT),
 };
 
 #undef ARGS
+#undef TENSORS
 #define ARGS smelt_sparse_attn_grad_args
-
-static const struct smelt__symbol smelt__sparse_attn_grad_symbols[] = {
-    SMELT__SPARSE_ATTN_EXTENTS(SMELT__ROW)};
 
 static const struct smelt__scalar_row smelt__sparse_attn_grad_scalars[] = {
     SMELT__SPARSE_ATTN_NUMBERS,
     {SMELT__SCALAR(workspace_limit, SIZE, 0, 0)},
 };
 
-#define GRAD_TENSORS(ROW)                                                                          \
+#define TENSORS(ROW, ...)                                                                          \
     SMELT__SPARSE_ATTN_INPUTS(ROW)                                                                 \
     ROW(OUT, SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(H), OF(DV)), .whole_rows = 1)        \
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(H), OF(ONE)))                        \
@@ -106,20 +102,14 @@ static const struct smelt__scalar_row smelt__sparse_attn_grad_scalars[] = {
         .whole_rows = 1, .one_of = 1)                                                              \
     ROW(DSINK, SMELT__TENSOR(dsink, FP32, OUTPUT, OF(H)), .key = "sink", .optional = 1)
 
-#define NUMBER(name, ...) SMELT__SPARSE_ATTN_GRAD_##name,
-#define ROW(name, ...) [SMELT__SPARSE_ATTN_GRAD_##name] = {__VA_ARGS__},
-enum smelt__sparse_attn_grad_tensor { GRAD_TENSORS(NUMBER) SMELT__SPARSE_ATTN_GRAD_TENSORS };
-static const struct smelt__tensor_row smelt__sparse_attn_grad_tensors[] = {GRAD_TENSORS(ROW)};
+enum smelt__sparse_attn_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };
 
 static const struct smelt__args_table smelt__sparse_attn_grad_table = {
-    SMELT__ARGS("SMELT_SPARSE_ATTN_GRAD_ARGS_INIT", workspace_limit,
-                smelt__sparse_attn_grad_symbols, smelt__sparse_attn_grad_scalars,
-                smelt__sparse_attn_grad_tensors),
+    SMELT__ARGS("SMELT_SPARSE_ATTN_GRAD_ARGS_INIT", workspace_limit, SMELT__SYMBOLS,
+                smelt__sparse_attn_grad_scalars, SMELT__ROWS()),
     SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
     .partition = offsetof(ARGS, partition),
     .partition_bytes = offsetof(ARGS, partition_bytes),
 };
 
-#undef NUMBER
-#undef ROW
 #include "ops/args_table_end.h"

@@ -273,14 +273,12 @@ static smelt_status launch(struct smelt__call *call) {
 static const struct smelt__pass passes[] = {
     {.pass = SMELT_PASS_FORWARD,
      .call = "smelt_sparse_gqa_forward",
-     .tables = smelt__sparse_gqa_table,
-     .table_key = "lists",
+     .tables = &smelt__sparse_gqa_table,
      .workspace = workspace,
      .launch = launch},
     {.pass = SMELT_PASS_BACKWARD,
      .call = "smelt_sparse_gqa_backward",
-     .tables = smelt__sparse_gqa_grad_table,
-     .table_key = "lists",
+     .tables = &smelt__sparse_gqa_grad_table,
      .workspace = smelt__sparse_gqa_backward_workspace,
      .launch = smelt__sparse_gqa_backward_launch},
 };

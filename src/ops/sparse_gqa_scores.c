@@ -36,4 +36,4 @@ static smelt_status launch(struct smelt__call *call) {
 }
 
 SMELT__OPERATOR(sparse_gqa_scores, forward, FORWARD, smelt_operator, NULL,
-                .tables = smelt__sparse_gqa_scores_table, .table_key = "lists", .launch = launch)
+                .tables = &smelt__sparse_gqa_scores_table, .launch = launch)

@@ -1,5 +1,5 @@
-/* The arguments of the operators sparse_gqa and sparse_gqa_scores as tables (args_table.h); smelt/sparse_gqa.h has their
- * meaning. A table for each value of the key `lists`, since the lists of a query depend on it. */
+/* The arguments of the operators sparse_gqa and sparse_gqa_scores as tables (args_table.h); smelt/sparse_gqa.h and
+ * smelt/sparse_gqa_scores.h have their meaning. */
 #pragma once
 
 #include "ops/args_table.h"
@@ -8,23 +8,21 @@
 
 #define OF(name) SMELT__SPARSE_GQA_##name
 
-/* Of the struct ARGS; `...`: what G is, the lists of a query. sparse_gqa_scores has all but the last. */
-#define EXTENTS(ROW, ...)                                                                          \
+/* sparse_gqa_scores has all extents but the last. G: lists of a query. */
+#define EXTENTS(ROW)                                                                               \
     ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
     ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
     ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
     ROW(HQ, SMELT__BY_KEY("Hq", "head", "heads"))                                                  \
     ROW(HKV, SMELT__BY_KEY("Hkv", "head", "kv_heads"))                                             \
     ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
-    ROW(G, __VA_ARGS__)                                                                            \
+    ROW(G, SMELT__BY_KEY("G", "list", "kv_heads"), .with = "lists")                                \
     ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
     ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
     ROW(ONE, SMELT__ONE_ELEMENT)
-#define SYMBOLS(ROW, ...) EXTENTS(ROW, __VA_ARGS__) ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))
-#define SHARED .letter = "G", .word = "list", .plus = 1
-#define OF_KV_HEADS SMELT__BY_KEY("G", "list", "kv_heads")
+#define SYMBOLS(ROW) EXTENTS(ROW) ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))
 
-enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER, ) };
+enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER) };
 
 #define NUMBERS                                                                                    \
     {SMELT__SCALAR(batches, INT64, 0, INT32_MAX), .zero = 1},                                      \
@@ -53,35 +51,27 @@ enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER, ) };
 
 static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {NUMBERS};
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
     ROW(OUT, SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)      \
     ROW(LSE, SMELT__TENSOR(lse, FP32, OUTPUT, OF(B), OF(T), OF(HQ), OF(ONE)))
 
-enum smelt__sparse_gqa_tensor { TENSORS(SMELT__NUMBER) OF(TENSORS) };
-static const struct smelt__tensor_row smelt__sparse_gqa_tensors[] = {TENSORS(SMELT__ROW)};
-
-/* `...`: what G is. */
-#define TABLE(...)                                                                                 \
-    {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_ARGS_INIT", workspace_bytes,                                 \
-                    ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW, __VA_ARGS__)}),            \
-                    smelt__sparse_gqa_scalars, smelt__sparse_gqa_tensors),                         \
-            SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
-    }
-static const struct smelt__args_table smelt__sparse_gqa_table[] = {TABLE(SHARED),
-                                                                   TABLE(OF_KV_HEADS)};
+enum smelt__sparse_gqa_tensor { TENSORS(SMELT__NUMBER, ) };
+static const struct smelt__args_table smelt__sparse_gqa_table = {
+    SMELT__ARGS("SMELT_SPARSE_GQA_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
+                smelt__sparse_gqa_scalars, SMELT__ROWS()),
+    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
+};
 
 #undef ARGS
 #undef TENSORS
-#undef TABLE
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
 #define ARGS smelt_sparse_gqa_grad_args
 static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBERS};
 
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
     ROW(OUT, SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)       \
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE)))                       \
@@ -102,26 +92,16 @@ static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBER
         .whole_rows = 1, .one_of = 2)                                                              \
     ROW(DSINK, SMELT__TENSOR(dsink, FP32, OUTPUT, OF(HQ)), .key = "sink", .optional = 1)
 
-#define NUMBER(name, ...) SMELT__SPARSE_GQA_GRAD_##name,
-#define ROW(name, ...) [SMELT__SPARSE_GQA_GRAD_##name] = {__VA_ARGS__},
-enum smelt__sparse_gqa_grad_tensor { TENSORS(NUMBER) SMELT__SPARSE_GQA_GRAD_TENSORS };
-static const struct smelt__tensor_row smelt__sparse_gqa_grad_tensors[] = {TENSORS(ROW)};
-
-#define TABLE(...)                                                                                 \
-    {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes,                            \
-                    ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW, __VA_ARGS__)}),            \
-                    smelt__sparse_gqa_grad_scalars, smelt__sparse_gqa_grad_tensors),               \
-            SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),                                          \
-    }
-static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {TABLE(SHARED),
-                                                                        TABLE(OF_KV_HEADS)};
+enum smelt__sparse_gqa_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };
+static const struct smelt__args_table smelt__sparse_gqa_grad_table = {
+    SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
+                smelt__sparse_gqa_grad_scalars, SMELT__ROWS()),
+    SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
+};
 
 #undef ARGS
 #undef TENSORS
-#undef TABLE
-#undef NUMBER
-#undef ROW
+#undef SYMBOLS
 
 /* ---- sparse_gqa_scores ----------------------------------------------------------------------- */
 
@@ -130,31 +110,22 @@ static const struct smelt__args_table smelt__sparse_gqa_grad_table[] = {TABLE(SH
 static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {NUMBERS};
 
 #define LSE LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))
-#define TENSORS(ROW)                                                                               \
+#define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, LSE)                                                                               \
     ROW(TARGET, SMELT__TENSOR(target, FP32, OUTPUT, OF(B), OF(T), OF(G), OF(WIDTH)))
 
+#define SYMBOLS EXTENTS
 #define NUMBER(name, ...) SMELT__SPARSE_GQA_SCORES_##name,
-#define ROW(name, ...) [SMELT__SPARSE_GQA_SCORES_##name] = {__VA_ARGS__},
-enum smelt__sparse_gqa_scores_tensor { TENSORS(NUMBER) SMELT__SPARSE_GQA_SCORES_TENSORS };
-static const struct smelt__tensor_row smelt__sparse_gqa_scores_tensors[] = {TENSORS(ROW)};
-
-#define TABLE(...)                                                                                 \
-    {                                                                                              \
-        SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity,                           \
-                    ((const struct smelt__symbol[]){EXTENTS(SMELT__ROW, __VA_ARGS__)}),            \
-                    smelt__sparse_gqa_scores_scalars, smelt__sparse_gqa_scores_tensors)            \
-    }
-static const struct smelt__args_table smelt__sparse_gqa_scores_table[] = {TABLE(SHARED),
-                                                                          TABLE(OF_KV_HEADS)};
+enum smelt__sparse_gqa_scores_tensor { TENSORS(NUMBER, ) };
+static const struct smelt__args_table smelt__sparse_gqa_scores_table = {
+    SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity, SMELT__SYMBOLS,
+                smelt__sparse_gqa_scores_scalars, SMELT__ROWS()),
+};
 
 #undef NUMBER
-#undef ROW
 #undef LSE
 #undef VALUES
 #undef EXTENTS
-#undef SHARED
-#undef OF_KV_HEADS
 #undef NUMBERS
 #undef INPUTS
 #include "ops/args_table_end.h"

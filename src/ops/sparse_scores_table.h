@@ -10,9 +10,7 @@
 #define BY(extent) SMELT__SPARSE_ATTN_##extent
 #define ARGS smelt_sparse_scores_args
 
-#define EXTENT(name, ...) [BY(name)] = {__VA_ARGS__},
-static const struct smelt__symbol smelt__sparse_scores_symbols[] = {
-    SMELT__SPARSE_ATTN_EXTENTS(EXTENT)};
+#define SYMBOLS SMELT__SPARSE_ATTN_EXTENTS
 
 static const struct smelt__scalar_row smelt__sparse_scores_scalars[] = {SMELT__SPARSE_ATTN_NUMBERS};
 
@@ -21,13 +19,12 @@ static const struct smelt__scalar_row smelt__sparse_scores_scalars[] = {SMELT__S
     ROW(LSE, SMELT__TENSOR(lse, FP32, INPUT, BY(B), BY(T), BY(H), BY(ONE)))                        \
     ROW(TARGET, SMELT__TENSOR(target, FP32, OUTPUT, BY(B), BY(T), BY(WIDTH)))
 
-enum smelt__sparse_scores_tensor { TENSORS(SMELT__NUMBER, ) OF(TENSORS) };
+enum smelt__sparse_scores_tensor { TENSORS(SMELT__NUMBER, ) };
 
 static const struct smelt__args_table smelt__sparse_scores_table = {
-    SMELT__ARGS("SMELT_SPARSE_SCORES_ARGS_INIT", query_capacity, smelt__sparse_scores_symbols,
+    SMELT__ARGS("SMELT_SPARSE_SCORES_ARGS_INIT", query_capacity, SMELT__SYMBOLS,
                 smelt__sparse_scores_scalars, SMELT__ROWS()),
 };
 
 #undef BY
-#undef EXTENT
 #include "ops/args_table_end.h"

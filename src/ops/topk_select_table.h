@@ -38,7 +38,7 @@ static const struct smelt__scalar_row smelt__topk_select_scalars[] = {
     ROW(VALUES, SMELT__TENSOR(values, FP32, OUTPUT, __VA_ARGS__, OF(K)), .optional = 1)            \
     ROW(LENGTHS, SMELT__TENSOR(lengths, INT32, OUTPUT, __VA_ARGS__), .optional = 1)
 
-enum smelt__topk_select_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T), OF(T)) OF(TENSORS) };
+enum smelt__topk_select_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T), OF(T)) };
 
 /* With groups=1 nothing has the dimension G; with expand=1 lists have topk slots. */
 #define TABLE(...)                                                                                 \

@@ -75,8 +75,8 @@ static int fill_forward(struct smelt__problem *problem) {
 
 static int fill_backward(struct smelt__problem *problem) {
     problem->computed = count_rows(problem);
-    fill_rows(problem, SMELT__TOY_GRAD, STREAM_FROM);
-    fill_rows(problem, SMELT__TOY_DX, STREAM_BEFORE);
+    fill_rows(problem, SMELT__TOY_GRAD_GRAD, STREAM_FROM);
+    fill_rows(problem, SMELT__TOY_GRAD_DX, STREAM_BEFORE);
     return 0;
 }
 
@@ -95,7 +95,7 @@ static double multiplications(const void *spec, const struct smelt__problem_opti
     }
 
 static const struct smelt__metric forward_metrics[] = ROWS(SMELT__TOY_OUT),
-                                  backward_metrics[] = ROWS(SMELT__TOY_DX);
+                                  backward_metrics[] = ROWS(SMELT__TOY_GRAD_DX);
 
 static const struct smelt__rule forward_rules[] = {
     {"zero", SMELT__OF(SMELT__TOY_OUT), "what a factor makes of 0 is not 0"}};
@@ -129,7 +129,7 @@ static void compare_forward(const struct smelt__placed *placed, const void *prep
 static void compare_backward(const struct smelt__placed *placed, const void *prepared, int64_t row,
                              struct smelt__finding *finding) {
     (void)prepared;
-    compare(placed, SMELT__TOY_GRAD, SMELT__TOY_DX, row, finding);
+    compare(placed, SMELT__TOY_GRAD_GRAD, SMELT__TOY_GRAD_DX, row, finding);
 }
 
 static void judge(const struct smelt__problem *problem, int64_t compared,

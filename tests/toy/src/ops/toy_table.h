@@ -27,16 +27,16 @@ static const struct smelt__args_table smelt__toy_table = {
 };
 
 #undef ARGS
+#undef TENSORS
 #define ARGS smelt_toy_grad_args
 static const struct smelt__scalar_row smelt__toy_grad_scalars[] = SCALARS;
-#define GRAD_TENSORS(ROW)                                                                          \
+#define TENSORS(ROW, ...)                                                                          \
     ROW(GRAD, SMELT__TENSOR(grad, FP32, INPUT, OF(T), OF(WIDTH)))                                  \
     ROW(DX, SMELT__TENSOR(dx, FP32, ACCUMULATED, OF(T), OF(WIDTH)))
-enum smelt__toy_grad_tensor { GRAD_TENSORS(SMELT__NUMBER) };
-static const struct smelt__tensor_row smelt__toy_grad_tensors[] = {GRAD_TENSORS(SMELT__ROW)};
+enum smelt__toy_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };
 static const struct smelt__args_table smelt__toy_grad_table = {
     SMELT__ARGS("SMELT_TOY_GRAD_ARGS_INIT", dx, SMELT__SYMBOLS, smelt__toy_grad_scalars,
-                smelt__toy_grad_tensors),
+                SMELT__ROWS()),
 };
 
 #include "ops/args_table_end.h"
