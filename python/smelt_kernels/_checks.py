@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Literal, get_args
 
@@ -81,6 +82,14 @@ def number(value, name: str):
     except (TypeError, ValueError, RuntimeError):  # of a tensor of several
         pass
     raise TypeError(f"smelt: {name} must be a number, not {type(value).__name__}")
+
+
+def finite(value, name: str):
+    """A number that may be 0 or negative."""
+    found = number(value, name)
+    if isinstance(found, (float, int)) and not math.isfinite(found):
+        raise ValueError(f"smelt: {name} = {found} is not legal; legal: finite numbers")
+    return found
 
 
 def legal_scale(scale) -> None:

@@ -9,7 +9,6 @@ there, the loss between them, and the indexer's gradients. Nothing of the size T
 
 from __future__ import annotations
 
-import math
 from typing import Literal, overload
 
 import torch
@@ -18,7 +17,7 @@ from torch.compiler import is_compiling
 
 from . import _indexer_reference as _reference
 from . import _reference as _attention_reference
-from ._checks import ACTIVATIONS, Activation, Backend, choose, floating, number, power, shapes, tensor, whole
+from ._checks import ACTIVATIONS, Activation, Backend, choose, finite, floating, number, power, shapes, tensor, whole
 from ._indexer_reference import NEVER
 from ._indexer_gradients import SLOTS_KEY, WEIGHTS, backward, scored_as_kernels_read, type_of_dk
 from ._library import LibraryOperation, spec_text
@@ -210,9 +209,7 @@ def indexer_scores(
         weights = torch.ones(tensor(q, "q").shape[:2], device=q.device)
     if may_cast(q):
         q, k, weights = scored_as_kernels_read(backend, q, k, weights)
-    if number(scale, "scale") != 1.0:
-        if isinstance(scale, (float, int)) and not math.isfinite(scale):
-            raise ValueError(f"smelt: scale = {scale} is not legal; legal: finite numbers")
+    if finite(scale, "scale") != 1.0:
         floating(weights=tensor(weights, "weights"))
         weights = weights.float() * scale
     if len(lists) == 2:  # a list of a group of heads is a query

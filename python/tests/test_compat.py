@@ -200,6 +200,15 @@ REFUSED = [
     ("cudnn.indexer_forward_top_k_wrapper, packed", {"ratio": 0}, "ratio must be positive"),
     ("cudnn.indexer_top_k_wrapper", {"input_values": torch.zeros(6, 9, dtype=torch.float64)}, "input_values' type"),
     ("cudnn.aligned_hca_backward_wrapper", {"attn_sink": [0.0]}, "attn_sink must be a torch.Tensor"),
+    *[
+        (f"cudnn.{name}", {"sm_scale": value}, "sm_scale must be a number|sm_scale = nan is not legal")
+        for name in ("indexer_forward_wrapper", "indexer_forward_wrapper, fp8", "indexer_forward_top_k_wrapper")
+        for value in (None, "x", float("nan"))
+    ],
+    ("cudnn.indexer_backward_wrapper", {"loss_coeff": None}, "loss_coeff must be a number"),
+    ("cudnn.dense_indexer_backward_wrapper", {"sm_scale": float("inf")}, "sm_scale = inf is not legal"),
+    ("cudnn.local_to_global_wrapper", {"seqlen_k": -1}, "seqlen_k must not be negative"),
+    ("cudnn.local_to_global_wrapper", {"seqlen_k": None}, "seqlen_k must be an int"),
     ("cudnn.sparse_attention_backward_wrapper", {"lse": torch.zeros(4, 2).int()}, "lse must be a tensor of a floating"),
     ("slime.sparse_mla_bwd", {"lse": torch.zeros(4, 2).int()}, "lse must be a tensor of a floating type"),
     ("miles.sparse_mqa_bwd_interface", {"attn_sink": torch.zeros(1)}, "attn_sink .H. is 1, but must be 2"),

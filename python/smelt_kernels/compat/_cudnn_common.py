@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from .._checks import not_negative, whole
+from .._checks import finite, not_negative, number, whole
 from ._conventions import bounds, indexer_weights, need_dimensions, slots, without_heads
 
 # The originals clip log-probabilities at -100: the loss term of a key below has no gradient, and the target's sum
@@ -156,15 +156,18 @@ def _no_block_scales(name: str, precision: str, sf_vec_size: int, *scales: Tenso
 
 def scaled(weights: Tensor, sm_scale: float) -> Tensor:
     """The indexer's weights times sm_scale, which the operators do not have."""
-    return indexer_weights(weights) if sm_scale == 1.0 else weights.float() * sm_scale
+    return indexer_weights(weights) if finite(sm_scale, "sm_scale") == 1.0 else weights.float() * sm_scale
 
 
-def share(grad_loss: Tensor | float, factor: float, queries: int) -> Tensor | float:
+def share(grad_loss: Tensor | float, loss_coeff: float, sm_scale: float, queries: int) -> Tensor | float:
     """The factor of a query's divergence. grad_loss stays on the device, so that graphs can be captured."""
     if isinstance(grad_loss, Tensor):
         if grad_loss.numel() != 1:
             raise ValueError(f"smelt: grad_loss must be one number, not {list(grad_loss.shape)}")
         grad_loss = grad_loss.float().reshape(())
+    else:
+        number(grad_loss, "grad_loss")
+    factor = finite(loss_coeff, "loss_coeff") * finite(sm_scale, "sm_scale")
     return grad_loss * (factor / max(1, queries))
 
 

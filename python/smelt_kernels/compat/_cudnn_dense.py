@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .._checks import finite
 from .._indexer import indexer_logits
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import sparse_scores
@@ -57,7 +58,7 @@ def _with_descale(q: Tensor, w: Tensor, q_scale: Tensor, sm_scale: float) -> Ten
     if w.dtype is not torch.bfloat16:
         legal = "torch.bfloat16, or torch.float32 with q_scale and sm_scale in it"
         raise TypeError(f"smelt: w must be {legal}, not {w.dtype}")
-    return w * q_scale * sm_scale
+    return w * q_scale * finite(sm_scale, "sm_scale")
 
 
 def _of_keys(k_scale: Tensor, keys: Tensor) -> Tensor:
@@ -213,7 +214,7 @@ def dense_indexer_backward_wrapper(
             index_q.device, **{name: (given, like.shape, *types) for name, (given, like, *types) in outputs.items()}
         )
         made = [torch.zeros_like(like, dtype=gradient_type(given, like)) for given, like, *_ in outputs.values()]
-        factor = share(grad_loss, loss_coeff * sm_scale, index_lse.numel())
+        factor = share(grad_loss, loss_coeff, sm_scale, index_lse.numel())
         for mine, theirs, offset in parts:
             some = keys[theirs]
             total = 0

@@ -17,7 +17,7 @@ import types
 import torch
 from torch import Tensor
 
-from .._checks import choose, integer, shapes, whole
+from .._checks import choose, integer, not_negative, shapes, whole
 from .._indexer import CHUNK_BYTES, indexer_logits, indexer_windows
 from .._indexer_gradients import indexer_backward
 from .._indexer_training import indexer_scores, sparse_scores
@@ -119,7 +119,8 @@ def local_to_global_wrapper(
         need_dimensions(local_indices=(local_indices, 2 if is_packed else 3))
         local = slots("local_indices", local_indices)
         if not is_packed:
-            return TupleDict(indices=shifted(local, batch_starts(local, seqlen_k), seqlen_k))
+            rows = not_negative(seqlen_k, "seqlen_k")
+            return TupleDict(indices=shifted(local, batch_starts(local, rows), rows))
         query = torch.arange(local.shape[0], device=local.device, dtype=torch.int32)
         document = torch.bucketize(query, bounds("cu_seqlens_q", cu_seqlens_q)[1:], right=True)
         document = document.clamp(max=cu_seqlens_k.shape[0] - 2)
@@ -351,7 +352,7 @@ def indexer_backward_wrapper(
         d_index_k=(d_index_k, index_k.shape, index_k.dtype, wide),
     )
     with on_stream(stream):
-        factor = share(grad_loss, loss_coeff * sm_scale, index_q.shape[:2].numel())
+        factor = share(grad_loss, loss_coeff, sm_scale, index_q.shape[:2].numel())
         counts = index_score >= CLIPPED_PROBABILITY
         grad = divergence_gradient(index_score, attn_score, counts) * factor
         q, keys, given, grad = packed(index_q, keys, weights.float(), grad)
