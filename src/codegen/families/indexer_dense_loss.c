@@ -188,9 +188,9 @@ static struct smelt__spec *add(struct smelt__expansion *expansion, const struct 
     return kernel;
 }
 
-/* The role of one of indexer_bwd's kernels. */
-static int backward(enum smelt__indexer_bwd_kernel kernel) {
-    return SMELT__INDEXER_DENSE_BACKWARD + (int)kernel - SMELT__INDEXER_BWD_REACH;
+/* The role of a kernel that has role `role` in indexer_bwd. */
+static int backward(int role) {
+    return SMELT__INDEXER_DENSE_BACKWARD + role - SMELT__INDEXER_BWD_REACH;
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
