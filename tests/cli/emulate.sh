@@ -150,6 +150,7 @@ CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects gives 2 'tokens = ' check --emul
     --batches 65536 --queries 2147483647 --rows 2147483647
 compiled 4 'lazily, what is not launched is not compiled'
 SMELT_EMU_SOURCE=$work/out.cu compiled 5 'lazily, an edited copy is compiled'
+SMELT_EMU_SOURCE=$work/out.cu compiled 6 'lazily, an edited copy is not kept'
 CC=false SMELT_EMU_OBJECTS=$work/none gives 1 'SMELT_ERROR_DRIVER: cuLaunchKernelEx' check --emulate --lists causal "$operator"
 grep -q "^smelt's emulator: the kernel smelt_sparse_attn_fwd_.* does not compile:" "$work/err"
 holds $? 'lazily, a compile error is said at the launch' 'it is not'
