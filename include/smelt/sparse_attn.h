@@ -114,7 +114,7 @@ typedef struct smelt_sparse_attn_args {
  *   dsink[h]   = -sum_t delta[t,h] * exp(sink[h]) / (exp(lse[t,h]) + exp(sink[h]))
  *
  * The forward pass rounded out to bf16, so the error of delta is up to
- *   e = 2^-9 * (sum_d |out[t,h,d] * grad_out[t,h,d]| + sum_i p[h,i] * |dp[h,i]|)
+ *   e = 2^-8 * (sum_d |out[t,h,d] * grad_out[t,h,d]| + sum_i p[h,i] * |dp[h,i]|)
  * which adds up to scale * e * |sum_i p[h,i] * kv[indices[i],:]| to the error of dq[t,h,:]. This is
  * a large part of dq where one key has nearly all of a row's weight: 2 to 30 % for a query with one
  * distinct key and a sink.
