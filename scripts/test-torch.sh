@@ -48,8 +48,8 @@ if [ "${SMELT_TORCH_DEVICE:-cpu}" = cpu ]; then
     [ "$at_once" -le 4 ] || at_once=4
     package=$("$python" -c 'import importlib.util as u; print(u.find_spec("smelt_kernels").submodule_search_locations[0])')
     export SMELT_CUDA=$package/libsmelt_emu.so SMELT_NVRTC=$package/libsmelt_emu.so
-    # Emulated kernels are host code and must not go into the user's cache. What the tests of the C library, or
-    # another process here, compiled is not compiled again; what is never launched is not compiled at all.
+    # Emulated kernels are host code and must not go into the user's cache. Kernels that the C library's tests or
+    # another process here compiled are not compiled again; kernels that are never launched are not compiled at all.
     folder=$(scripts/trusted-folder.sh "$PWD/build")
     export SMELT_CACHE_DIR=$folder/torch-cache SMELT_EMU_OBJECTS=$folder/emu-objects SMELT_EMU_LAZY=1
 fi

@@ -11,9 +11,9 @@
 //@use attention_lists.slots.cuh
 //@use attention_lists.sort.cuh
 /*
- * Preprocessing of the backward pass of sparse attention: builds each group's key list from its
- * queries' index rows, and zero-fills the sums that the main kernel adds to. Outputs:
- * attention_lists.params.h.
+ * Builds each group's key list from its queries' index rows, before the backward pass of sparse_attn and
+ * the forward pass of sparse_gqa with united lists; and zero-fills the sums that the backward pass's main
+ * kernel adds to. Outputs: attention_lists.params.h.
  *
  * Any grid gives the same result. The next kernel of the stream may start while this one runs
  * (PDL).

@@ -16,7 +16,7 @@ struct attention_lists_params {
                               rest ascends, too. Null: lists of one query may be in any order */
     int *keys;             /* [groups, key_stride] */
     unsigned char *masks;  /* [groups, key_stride]; not written when group_queries is 1 */
-    float *zeros;          /* [zero_vectors, 4] sums of the main kernel, zero-filled here */
+    float *zeros;          /* [zero_vectors, 4] sums of the backward pass, zero-filled here */
     long long zero_vectors;
     int groups;        /* entry i of the query list is member i % group_queries of group
                           i / group_queries */

@@ -2,7 +2,7 @@
 //@use common/queries.cuh
 //@use ptx/memory.cuh
 //@use common/work.params.h
-/* The backward pass's entries of the query list, for kernels that process groups of them. */
+/* The entries of the query list, for kernels that process groups of them. */
 
 /* The query of entry number `item`, or -1; `entry`: its index in the query list. last_range: see
  * attention_lists.params.h. */

@@ -93,7 +93,7 @@ DEVICE struct part find_part(const struct range *range, int first) {
     return part;
 }
 
-/* The number of the entry at index `index` of the list of the part's group `group`. */
+/* The number of the entry at index `place` of the list of the part's group `group`. */
 DEVICE int entry_number(const struct attention_lists_transpose_params *params,
                         const struct part *part, int group, int place) {
     return (part->first + group) * params->key_stride + place;

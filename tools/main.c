@@ -366,9 +366,9 @@ static int run(int argc, char **argv) {
     return verb ? run_verb(verb, argc, argv) : refuse_verb(&none, first);
 }
 
-/* Occupies standard descriptors that the caller closed, so that no file gets their numbers and then
- * receives messages or the C compiler's output. They are opened for the other direction, so reading and
- * writing still fail. */
+/* Occupies standard descriptors that the caller closed; otherwise a file would get one of their numbers and
+ * receive messages or the C compiler's output. They are opened for the wrong direction, so that reading
+ * standard input and writing the others still fail. */
 static void occupy_standard_descriptors(void) {
     for (int standard = STDIN_FILENO; standard <= STDERR_FILENO; standard++)
         if (fcntl(standard, F_GETFD) < 0)
@@ -377,8 +377,8 @@ static void occupy_standard_descriptors(void) {
 
 int main(int argc, char **argv) {
     occupy_standard_descriptors();
-    signal(SIGCHLD,
-           SIG_DFL); /* a parent may have ignored it, which hides the C compiler's status */
+    /* A parent that ignores SIGCHLD passes this on, and the C compiler's exit status would be lost. */
+    signal(SIGCHLD, SIG_DFL);
     int status = run(argc, argv);
     /* A full disk or a closed pipe must not look like success. */
     if (fflush(stdout) || ferror(stdout)) {

@@ -66,8 +66,8 @@ SMELT_CALL smelt_status smelt_cache_walk(const smelt_context *context, const cha
                                          smelt_cache_entry_function each, void *user);
 
 /* Checks every entry, removes damaged ones, and counts both kinds. Like prune and clear it includes
- * emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE (also for entries that cannot
- * be read or removed; the others are checked), OUT_OF_MEMORY. */
+ * emulated kernels. NULL counts are legal. Errors: INVALID_ARGUMENT, CACHE (also if entries
+ * cannot be read or removed; all others are checked nevertheless), OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_cache_verify(smelt_context *context, uint64_t *sound,
                                            uint64_t *removed);
 
@@ -129,7 +129,8 @@ SMELT_CALL smelt_status smelt_cache_import(smelt_context *context, const char *p
 
 /* Removes every entry and temporary file of the writable layer and resets the counters; the lock
  * file and other programs' files stay. *removed, the number of entries, may be NULL. Errors:
- * INVALID_ARGUMENT, CACHE (also for entries that cannot be removed; the others are), OUT_OF_MEMORY. */
+ * INVALID_ARGUMENT, CACHE (also if entries cannot be removed; all others are removed nevertheless),
+ * OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 
 #ifdef __cplusplus

@@ -38,9 +38,9 @@ SMELT_CALL smelt_status smelt_spec_canonical(const char *spec, char **canonical)
  * Errors: INVALID_SPEC, INVALID_ARGUMENT for a key that the family does not have. */
 SMELT_CALL smelt_status smelt_spec_get(const char *spec, const char *key, int64_t *value);
 
-/* Calls `each` with the kernels that an operator's passes launch: pass by pass, the kernels of a pass in
- * the order of launch (a call leaves out kernels that it does not need, and may repeat several of them for each
- * part of a long call); a kernel expands to itself. `arch`: only those launched on this architecture. NULL: on
+/* Calls `each` with the kernels that an operator's passes launch, pass by pass, in the order of launch. (A
+ * call omits kernels that it does not need; a call that is divided into parts launches some kernels once
+ * for each part.) A kernel expands to itself. `arch`: only those launched on this architecture. NULL: on
  * the context's; without a context, the kernels of all architectures. On the context's own architecture
  * its device's tuning entries apply, since a kernel's variant can decide which others are launched.
  * Without a context (NULL) the function is pure. Errors: INVALID_ARGUMENT, INVALID_SPEC (also for an

@@ -60,7 +60,7 @@ def integer(value, name: str, bits: int = 32) -> int:
 
 
 def are_ints(one, two) -> bool:
-    """Whether both are ints, so that a comparison with a default is safe: that of an array has no truth value."""
+    """Whether both are ints. Only ints are compared with a default, since an array's comparison has no truth value."""
     return type(one) is type(two) is int
 
 
@@ -85,7 +85,7 @@ def number(value, name: str):
 
 
 def finite(value, name: str):
-    """A number that may be 0 or negative."""
+    """A finite number, which may be 0 or negative."""
     found = number(value, name)
     if isinstance(found, (float, int)) and not math.isfinite(found):
         raise ValueError(f"smelt: {name} = {found} is not legal; legal: finite numbers")
@@ -93,7 +93,7 @@ def finite(value, name: str):
 
 
 def legal_scale(scale) -> None:
-    """What the kernels say of a softmax scale."""
+    """Refuses a softmax scale that the kernels refuse."""
     if isinstance(scale, (float, int)) and not 0 < scale <= MOST_SCALE:
         raise ValueError(f"smelt: scale = {scale} is not legal; it must be positive and at most {MOST_SCALE:g}")
 
@@ -102,7 +102,7 @@ def choose(value, name: str, legal: tuple) -> None:
     """Refuses a value that is not legal."""
     try:
         is_legal = value in legal
-    except (RuntimeError, ValueError):  # several numbers, whose comparison is no truth value
+    except (RuntimeError, ValueError):  # an array, whose comparison has no truth value
         is_legal = False
     if not is_legal:
         raise ValueError(f"smelt: {name} must be one of {', '.join(map(repr, legal))}, not {value!r}")
@@ -121,8 +121,9 @@ def one_masked(indices: Tensor) -> Tensor:
 
 
 def shapes(**named: tuple) -> None:
-    """For functions that reshape before they call an operator: (a tensor, a letter for each of its dimensions, the same in all
-    tensors of a call, "1" for 1, and "?" behind them if it may be None; True where it must be int32)."""
+    """Checks the dimensions of tensors, for functions that reshape them before they call an operator. Of each name:
+    the tensor; a letter for each dimension, then "?" if the tensor may be None; True if it must be int32. A letter
+    stands for the same extent in all tensors of a call, "1" for the extent 1."""
     extents: dict = {}
     for name, (tensor, letters, *whole_numbers) in named.items():
         if tensor is None and letters.endswith("?"):

@@ -335,7 +335,7 @@ def indexed_attention(
 
 
 def _sorted_lists(lists: Tensor, name: str, ascending: bool) -> tuple[Tensor, Tensor]:
-    """Ascending, with what is no entry behind all entries, and the number of entries of each."""
+    """The lists in ascending order, masked slots last; and each list's number of entries."""
     if tensor(lists, name).dtype not in (torch.int32, torch.int64):
         raise TypeError(f"smelt: {name} must be torch.int32 or torch.int64, not {lists.dtype}")
     if not lists.dim():

@@ -250,8 +250,8 @@ _loss.differentiable(("logits",), 0, lambda _, made: ((made[2],), None), Scaling
 
 
 def factor_afterwards(query_weight):
-    """What multiplies the loss after its kernels, so that neither these nor a graph depend on query_weight: a number such
-    as 1 / T changes from step to step. None: the kernels take query_weight."""
+    """query_weight as the factor by which the loss is multiplied after its kernels, so that neither they nor a graph
+    depend on its value: 1 / T, for example, changes from step to step. None: the kernels take query_weight."""
     if not isinstance(query_weight, Tensor):
         return query_weight if is_compiling() or isinstance(query_weight, (torch.SymFloat, torch.SymInt)) else None
     if query_weight.numel() != 1:

@@ -47,7 +47,7 @@ def is_traced() -> bool:
 def autocast_type(tensor: Tensor):
     """The type that autocast casts to on a tensor's device, None where it is off."""
     device = tensor.device.type
-    if device == "meta":  # of which PyTorch knows no autocast
+    if device == "meta":  # PyTorch has no autocast for it
         return None
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 

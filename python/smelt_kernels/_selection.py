@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from . import _indexer_reference as _reference
-from ._checks import ACTIVATIONS, ORDERS, Activation, Backend, Order, are_ints, choose, integer, not_negative, power, whole
+from ._checks import (
+    ACTIVATIONS, ORDERS, Activation, Backend, Order, are_ints, choose, integer, not_negative, power, whole,
+)  # fmt: skip
 from ._indexer import CHUNK_BYTES, SCORED, head_scale, scored_rules, scored_table, scoring
 from ._indexer_gradients import backward, scored_as_kernels_read
 from ._library import LibraryOperation, of_groups, spec_text

@@ -248,7 +248,7 @@ def sparse_attention(
         choose(dkv_dtype, "dkv_dtype", WIDE_TYPES)
     if type(lse) is not str or lse != "natural":
         choose(lse, "lse", LSE_BASES)
-    if type(workspace_limit) is not int or workspace_limit != 0:  # which the backward pass alone uses
+    if type(workspace_limit) is not int or workspace_limit != 0:  # only the backward pass uses it
         workspace_limit = integer(workspace_limit, "workspace_limit", 64)
     out, sums, highest, *_ = _attention.call(
         q, kv, indices, topk_length, sink if sink is None else fp32(sink), queries, query_count, free_multiprocessors,

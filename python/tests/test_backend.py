@@ -146,7 +146,7 @@ def test_a_query_weight_that_changes(device):
     got, of_number = torch.autograd.grad(loss, (logits, number))
     torch.testing.assert_close(got, gradient)
     torch.testing.assert_close(of_number, want / 0.25)
-    for other in (number.detach().double(), number.detach().view(1, 1)):  # the same shapes and types
+    for other in (number.detach().double(), number.detach().view(1, 1)):  # the results have the same shapes and types
         made = smelt.indexer_loss(logits, target, indices, query_weight=other, return_losses=True)
         for got, each in zip(made, (loss, losses), strict=True):
             assert torch.equal(got, each) and got.dtype is each.dtype

@@ -119,11 +119,11 @@ WRONG = (
 
 @pytest.mark.parametrize("call", [flash_msa.flash_msa_func, flash_msa.flash_msa_warmup_func])
 def test_wrong_arguments(call, device):
-    """The error names the argument; none is converted silently, and none is PyTorch's own."""
+    """Each error names the argument and is smelt's own, not PyTorch's; no argument is converted silently."""
     given = {**dict(zip(NAMES, inputs(device, 2, 1, 4, 2))), "top_k": TOP_K, "scale": 0.1}
     for name, kind, value in WRONG:
         if name == "top_k" and call is flash_msa.flash_msa_warmup_func:
-            continue  # which has no effect there
+            continue  # top_k has no effect there
         value = value(given[name]) if callable(value) else value
         if isinstance(value, torch.Tensor) and not value.is_meta:
             value = value.to(device)
@@ -135,8 +135,9 @@ def test_wrong_arguments(call, device):
 
 
 @pytest.mark.parametrize("call", [flash_msa.flash_msa_func, flash_msa.flash_msa_warmup_func])
-def test_few_queries(call, device):
-    """Second derivatives are refused, also where the loss's gradient has one. Nothing gives nothing, in the right shape."""
+def test_second_derivatives_and_empty_inputs(call, device):
+    """Second derivatives are refused, also with a gradient of the loss that depends on the inputs. Without batches or
+    queries out is empty, in the right shape, and the loss is 0."""
     few = [each.detach()[:, :, :3].requires_grad_() for each in inputs(device, 2, 1, 4, 2)]
     _, loss = call(*few, TOP_K, 0.1)
     (gradient,) = torch.autograd.grad(loss.square(), few[0], create_graph=True)

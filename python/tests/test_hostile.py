@@ -432,7 +432,7 @@ def test_tensors_without_data(calls):
 
 
 def test_tensors_without_data_in_fp16():
-    """Which are cast; PyTorch knows no autocast on meta."""
+    """Under autocast fp16 inputs are cast on meta, too, for which PyTorch has no autocast."""
     q, kv, indices = (torch.empty(*shape, device="meta") for shape in ((2, 3, 128), (4, 128), (2, 3)))
     with torch.autocast("cpu", torch.bfloat16):
         out = smelt.sparse_attention(q.half(), kv.half(), indices.int(), 0.1)

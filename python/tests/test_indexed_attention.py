@@ -255,7 +255,7 @@ def test_difference(device, kind):
         want = torch.tensor([difference(*pair) for pair in zip(*lists)]).view(2, 25)
         assert torch.equal(each.cpu(), want.int()) and total.item() == want.sum() and total.dtype is torch.int64
         assert torch.equal(smelt.selection_difference(b, a)[0], each)
-    most = torch.iinfo(kind).max  # an entry like others
+    most = torch.iinfo(kind).max  # the largest row number is an entry, not a masked slot
     a, b = (torch.tensor(each, dtype=kind, device=device) for each in ([1, most, most, -1], [1, most, -1, -1]))
     for ascending in (False, True):
         assert smelt.selection_difference(a, b, ascending=ascending)[1] == 1

@@ -210,7 +210,7 @@ def test_what_is_declined():
 
 
 def test_windows_and_sizes(backend):
-    """Bounds beyond int32 are clamped, not wrapped; tensors of other batches, queries or keys are refused."""
+    """Bounds beyond int32 are clamped, not wrapped; unequal numbers of batches, queries or keys are refused."""
     layer = Layer(True, starts=torch.full((9,), -(1 << 32)))
     layer.ends = torch.full((9,), (1 << 32) + 2)
     far = layer.call()

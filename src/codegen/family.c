@@ -19,11 +19,11 @@ static struct smelt__spec *add(struct smelt__expansion *expansion,
     if (expansion->count == SMELT__MAX_KERNELS) {
         expansion->overflow = 1;
     } else {
-        const int before = expansion->count; /* and its role, if that is of the same pass */
-        const int same = before > 0 && expansion->pass[before - 1] == pass;
-        expansion->pass[before] = (unsigned char)pass;
-        expansion->role[before] = same ? (unsigned char)(expansion->role[before - 1] + 1) : 0;
-        expansion->conditions[before].variant = NULL;
+        const int number = expansion->count;
+        const int follows = number > 0 && expansion->pass[number - 1] == pass;
+        expansion->pass[number] = (unsigned char)pass;
+        expansion->role[number] = follows ? (unsigned char)(expansion->role[number - 1] + 1) : 0;
+        expansion->conditions[number].variant = NULL;
         kernel = &expansion->kernels[expansion->count++];
     }
     smelt__spec_init(kernel, schema);
@@ -104,7 +104,8 @@ int smelt__spec_expand(const struct smelt__spec *spec, struct smelt__expansion *
     return expand_passes(spec, smelt__spec_passes(spec), expansion, message);
 }
 
-/* Whether the condition of kernel number `number` holds; kernels without a condition are planned. */
+/* Whether the condition of kernel number `number`, if any, holds. The kernels without a condition must have
+ * been planned. */
 static int is_launched(const struct smelt__expansion *expansion, int number) {
     const struct smelt__condition *const condition = &expansion->conditions[number];
     for (int i = 0; condition->variant && i < expansion->count; i++)

@@ -21,8 +21,8 @@ struct smelt__expansion {
     unsigned char pass[SMELT__MAX_KERNELS];
     unsigned char role[SMELT__MAX_KERNELS];   /* by which src/ops finds it; unique in a pass */
     const char *variants[SMELT__MAX_KERNELS]; /* of their plans, once planned */
-    /* Of each kernel: it is launched only if the kernel of this role has this variant. That one has no
-     * condition itself. */
+    /* A kernel is launched only if the kernel of this role in its pass has this variant; the latter must
+     * not have a condition itself. */
     struct smelt__condition {
         int role;
         const char *variant; /* NULL: launched in any case */
@@ -146,11 +146,12 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                int number, unsigned pass);
 
-/* Gives the kernel that was added last a role (struct smelt__expansion). Without it the role is the kernel's
- * number among those of its pass. */
+/* Gives the kernel that was added last a role (struct smelt__expansion). Without it the role is one more than
+ * that of the kernel added before in the same pass, and 0 for the pass's first kernel. */
 void smelt__expansion_role(struct smelt__expansion *expansion, int role);
 
-/* Makes it depend on the variant of the kernel of role `role` in its pass (struct smelt__condition). */
+/* Gives the kernel that was added last a condition (struct smelt__condition): it is launched only if the
+ * kernel of role `role` in its pass has this variant. */
 void smelt__expansion_only_if(struct smelt__expansion *expansion, int role, const char *variant);
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */

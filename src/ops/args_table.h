@@ -42,7 +42,7 @@ struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */
     const char *key;    /* of the spec; NULL: none */
-    const char *with;   /* a key of the spec at whose value 0 the extent is 1; NULL: none */
+    const char *with;   /* another key of the spec: the extent is 1 if its value is 0; NULL: none */
     size_t field;       /* in the args struct, an int64_t; 0: none */
     int plus;
     unsigned char per;   /* the divisor: a symbol by a key; 0: none */
@@ -118,8 +118,8 @@ struct smelt__args_table {
 #define SMELT__BY_ARGS_TIMES(letter_, word_, scalar, times_)                                       \
     SMELT__BY_ARGS(letter_, word_, scalar), .times = (times_)
 #define SMELT__ONE_ELEMENT .letter = "1", .word = "element", .plus = 1
-/* Of lists of rows, ROW(name, what it holds): the numbers of the rows (GRAD: of the backward pass's tensors),
- * and the table, in the same order. */
+/* A file's list of rows, ROW(name, its fields), becomes an enum of the rows' numbers (GRAD_NUMBER: in a
+ * backward pass, whose names begin with GRAD_) and, in the same order, the elements of a table. */
 #define SMELT__NUMBER(name, ...) OF(name),
 #define SMELT__GRAD_NUMBER(name, ...) OF(GRAD_##name),
 #define SMELT__ROW(name, ...) {__VA_ARGS__},
@@ -168,7 +168,8 @@ static inline int smelt__may_be_absent(const struct smelt__tensor_row *row) {
     return row->optional || row->key || row->one_of;
 }
 
-/* The extent that a spec gives a symbol that names a key; key, with: the values of those keys. */
+/* The extent that a spec gives a symbol that names a key. `key`, `with`: the values of the keys that the
+ * symbol's fields of these names name. */
 static inline int64_t smelt__symbol_extent(const struct smelt__symbol *symbol, int64_t key,
                                            int64_t with) {
     return symbol->with && with == 0 ? 1 : key;

@@ -1,5 +1,5 @@
-/* A call of an operator of attention over lists: the checks that they share, and the part of the kernels' params
- * that describes the queries and their lists. */
+/* A call of an operator of attention over lists: the checks that these operators share, and the part of the
+ * kernels' params that describes the queries and their lists. */
 #pragma once
 
 #include "ops/attention_params.h"
@@ -13,7 +13,7 @@ struct smelt__attention_call {
     int64_t query_capacity;
 };
 
-/* Of a pass's args struct. */
+/* Its initializer from a pass's args struct. */
 #define SMELT__ATTENTION_CALL(args)                                                                \
     {                                                                                              \
         .batches = (args)->batches, .tokens = (args)->tokens, .rows = (args)->rows,                \
@@ -22,15 +22,15 @@ struct smelt__attention_call {
         .query_count = &(args)->query_count, .query_capacity = (args)->query_capacity              \
     }
 
-/* What the table of arguments cannot say of them: the number of queries and the query list, which
- * are what the workspace depends on; and the scale as well. INVALID_ARGUMENT. */
+/* Check what the table of arguments cannot express: _check_queries the number of queries and the query
+ * list, on which the workspace depends; _check_call also the scale. Errors: INVALID_ARGUMENT. */
 smelt_status smelt__attention_check_queries(const struct smelt__attention_call *call);
 smelt_status smelt__attention_check_call(const struct smelt__attention_call *call);
 
-/* Queries to compute at most, of checked arguments: the grid covers them. */
+/* The largest number of queries to compute, which the grid covers. The fields are checked. */
 int64_t smelt__attention_count_queries(const struct smelt__attention_call *call);
 
-/* Of checked arguments whose strides are packed. */
+/* The queries and their lists in the kernels' params. The call is checked, and strides are filled in. */
 struct work_params smelt__attention_work(const struct smelt__attention_call *call, int64_t queries);
 
 /* Checks a call of a forward pass that needs no workspace. *queries: how many the grid must cover; if 0, there

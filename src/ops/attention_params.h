@@ -1,5 +1,5 @@
-/* The params structs of the kernels that several operators of attention over lists use. The structs' own headers,
- * being templates' parts too, have no guard. */
+/* The params structs of the kernels that several operators of attention over lists use. The headers of the
+ * structs have no guard, since they are also parts of templates. */
 #pragma once
 
 #include "common/work.params.h" /* part of the others */

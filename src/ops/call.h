@@ -21,7 +21,7 @@ struct smelt_operator {
     const struct smelt__kernel *kernels[SMELT__MAX_KERNELS]; /* the context's; pass after pass, in
                                                                 the order of launch */
     unsigned char pass[SMELT__MAX_KERNELS];
-    /* The same by role (struct smelt__expansion); NULL: none. */
+    /* The same by pass and role (struct smelt__expansion); NULL: no kernel has it. */
     const struct smelt__kernel *by_role[SMELT__PASSES][SMELT__MAX_KERNELS];
     /* What the spec says of the arguments of each of the type's passes. */
     struct smelt__pass_limits {
@@ -46,7 +46,8 @@ struct smelt__call {
 struct smelt__pass {
     unsigned pass;
     const char *call; /* the public function: "smelt_sparse_attn_forward" */
-    /* Of its args struct; with `table_of`, which returns a spec's number, several. The first is of the operator's bare name. */
+    /* The table of its args struct; or several, of which table_of returns the number of a spec's. The first
+     * one describes the operator where no spec is given. */
     const struct smelt__args_table *tables;
     int (*table_of)(const struct smelt__spec *spec);
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
@@ -145,7 +146,7 @@ smelt_status smelt__call_check(struct smelt__call *call, size_t needed,
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The kernels of a pass by their roles; NULL where it has none. */
+/* The kernels of a pass by their roles; NULL for a role that no kernel has. */
 static inline const struct smelt__kernel *const *smelt__operator_kernels(const smelt_operator *op,
                                                                          unsigned pass) {
     return op->by_role[pass - 1];

@@ -31,11 +31,10 @@ struct smelt__indexer_bwd_layout {
     size_t members, counts, runs, keys, grads;
     size_t reach, tops, grains, totals;
     size_t bounds; /* ahead of the sums: zeroed together */
-    size_t
-        sums; /* of dk; in deterministic mode, too, they are added to, since additions are exact */
-    size_t bytes; /* of all */
+    size_t sums;   /* of dk, also in deterministic mode, whose additions are exact */
+    size_t bytes;  /* of all */
     int64_t groups;
-    int key_stride;
+    int key_stride; /* entries from one group's list of keys to the next */
 };
 
 /* Places the arrays from layout->bytes on, for `groups` groups with lists of `key_stride` entries, a

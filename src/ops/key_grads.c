@@ -3,7 +3,7 @@
 
 #include "ops/divide.h"
 
-enum { COLUMNS = 8 }; /* that a thread makes at a time */
+enum { COLUMNS = 8 }; /* that a thread converts at a time */
 
 struct key_grads_finish_params smelt__key_grads_params(const smelt_tensor *bf16,
                                                        const smelt_tensor *fp32,

@@ -1,5 +1,5 @@
-/* The gradients of keys that main kernels have added up in the workspace, in fp32: the last kernel of a backward
- * pass, key_grads_finish, writes the caller's tensor from the sums. */
+/* key_grads_finish, the last kernel of a backward pass, writes the caller's gradient by keys from the fp32 sums
+ * that the main kernel has left in the workspace. */
 #pragma once
 
 #include <stdint.h>
@@ -8,12 +8,13 @@
 #include "runtime/kernel.h"
 #include "smelt/tensor.h"
 
-/* The params for a tensor that has three forms, of which at most one is given: bf16, fp32, and fp32 that is
- * added to. */
+/* The params for a gradient that the caller wants in one of three forms: bf16, fp32, or added to fp32. At most
+ * one of the tensors is given. */
 struct key_grads_finish_params smelt__key_grads_params(const smelt_tensor *bf16,
                                                        const smelt_tensor *fp32,
                                                        const smelt_tensor *sum);
 
+/* A launch of key_grads_finish. */
 struct smelt__key_grads {
     const smelt_context *context;
     const struct smelt__kernel *finish;
@@ -21,7 +22,7 @@ struct smelt__key_grads {
     const float *sums; /* [keys, columns] */
     int64_t keys;
     int columns;
-    int pdl; /* 1: the kernel waits for the launch before it */
+    int pdl; /* 1: launched with PDL; the kernel itself waits for the launch before it */
 };
 
 /* Launches key_grads_finish; sets params.sums. Errors: DRIVER. */

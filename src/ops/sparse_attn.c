@@ -29,7 +29,7 @@ static void prepare(smelt_operator *op) {
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
-/* Of workspace. */
+/* Bytes of workspace of a forward call. */
 static size_t bytes_of(int64_t queries, int buckets) {
     return buckets && queries > 0 ? smelt__partition_layout(queries, buckets).bytes : 0;
 }

@@ -4,7 +4,7 @@
 #include "ops/sparse_attn_grad_layout.h"
 
 /* Checks a forward call, and fills *params. *queries: how many the grid must cover; if 0, there is nothing to
- * launch, no tensor was checked, and *params is not set. `buckets`: how many; 0: a plain operator. Errors:
+ * launch, no tensor was checked, and *params is not set. `buckets`: their number; 0: none. Errors:
  * INVALID_ARGUMENT. */
 smelt_status smelt__sparse_attn_pack(struct smelt__call *call, int buckets,
                                      struct sparse_attn_fwd_params *params, int64_t *queries);

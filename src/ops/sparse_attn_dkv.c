@@ -132,8 +132,8 @@ static struct cursor next_chunk(const struct smelt__dkv_layout *layout, struct c
 }
 
 /* The lists of a round's groups transposed: each key's partial rows, chunk by chunk. */
-static smelt_status launch_segments(const struct smelt__dkv_call *call,
-                                    const struct cursor *cursor) {
+static smelt_status launch_transpose(const struct smelt__dkv_call *call,
+                                     const struct cursor *cursor) {
     const struct smelt__dkv_layout *layout = call->layout;
     const int64_t left = layout->groups - cursor->first;
     const int64_t groups = left < layout->round ? left : layout->round;
@@ -204,7 +204,7 @@ static smelt_status launch_chunk(const struct smelt__dkv_call *call, const struc
         .free_multiprocessors = overlaps ? call->shape.sum_multiprocessors : 0,
     };
     if (cursor->in_round == 0)
-        SMELT__TRY(launch_segments(call, cursor));
+        SMELT__TRY(launch_transpose(call, cursor));
     SMELT__TRY(call->launch_groups(call->user, &chunk));
     return overlaps || layout->kept == 1 ? launch_sum(call, overlaps ? before : cursor, overlaps)
                                          : SMELT_OK;

@@ -24,9 +24,9 @@ struct smelt__dkv_shape {
 struct smelt__dkv_layout {
     int64_t groups, key_count;
     int key_stride;
-    size_t counts, keys;             /* the lists, as attention_lists has them */
-    size_t sums;                     /* [key_count, columns] fp32 */
-    size_t firsts;                   /* of the lists, in deterministic mode; the caller's, too */
+    size_t counts, keys; /* the lists, as attention_lists has them */
+    size_t sums;         /* [key_count, columns] fp32 */
+    size_t firsts;       /* of the lists, in deterministic mode; also set by the caller */
     size_t starts[2], entry_list[2]; /* lists by keys of two rounds, used alternately */
     size_t partials;
     int64_t chunk; /* groups of a launch of the main kernel */

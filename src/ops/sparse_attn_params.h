@@ -3,10 +3,8 @@
 
 #include "ops/attention_params.h"
 
-/* clang-format off: the first is part of the others */
 #include "common/tensor_map.h"
 #include "sparse_attn_bwd.params.h"
 #include "sparse_attn_bwd_sum.params.h"
 #include "sparse_attn_fwd.params.h"
 #include "sparse_attn_partition.params.h"
-/* clang-format on */

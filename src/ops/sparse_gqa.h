@@ -11,7 +11,6 @@
 #include "ops/sparse_gqa_table.h"
 #include "runtime/kernel.h"
 
-/* clang-format off: the first are parts of the others */
 #include "common/tensor_map.h"
 #include "sparse_gqa.groups.params.h"
 #include "sparse_gqa.params.h"
@@ -20,7 +19,6 @@
 #include "sparse_gqa_items.params.h"
 #include "sparse_gqa_lists.params.h"
 #include "sparse_gqa_scores_fwd.params.h"
-/* clang-format on */
 
 /* The params of lists and limits from a pass's args struct, with all strides set. */
 #define SMELT__SPARSE_GQA_LISTS_PARAMS(args)                                                       \
@@ -34,7 +32,7 @@
 /* A call of a pass. When only the workspace's size is computed, the pointers to its arrays are not valid. */
 struct smelt__gqa {
     const struct smelt__call *call;
-    const struct smelt__kernel *const *kernels; /* of the pass */
+    const struct smelt__kernel *const *kernels; /* of the pass, by role */
     struct smelt__attention_call fields;
     const smelt_const_tensor *q, *k, *v;
     int64_t free_multiprocessors;

@@ -328,7 +328,8 @@ static smelt_status launch_queries(struct backward *backward) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Writes the caller's dk or dv, the tensor of *params, and dsink if that is there. */
+/* Writes the caller's dk or dv, the tensor in `params`, and dsink if `params` has it. `number`: the kernel's
+ * role. */
 static smelt_status launch_finish(const struct backward *backward, int number, int columns,
                                   const float *sums, struct key_grads_finish_params params) {
     const smelt_sparse_gqa_grad_args *args = backward->args;

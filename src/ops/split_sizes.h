@@ -9,8 +9,8 @@
 
 enum {
     /* Groups in one wave on the largest Hopper GPUs, also on other devices: the order of sums must
-     * not depend on the device. A chunk of partial rows (sparse_attn_dkv.c) is a whole number of waves where
-     * possible. */
+     * not depend on the device. A chunk of partial rows (sparse_attn_dkv.c) is a whole number of waves
+     * where possible. */
     SMELT__SPLIT_WAVE = 132,
     /* Least number of chunks where a chunk's sums overlap the next chunk's main kernel. (The last
      * chunk's sums overlap nothing, so few chunks gain little.) */

@@ -18,8 +18,8 @@ int smelt__folder_make(const char *path, char *why, size_t why_bytes);
 /* Opens a file that the user named, for reading and without blocking, by the read-only layer's
  * rules. Result as above; the caller checks the file's type and permissions. */
 int smelt__file_open(const char *path, char *why, size_t why_bytes);
-/* openat(2) for a file that is written, following no symbolic link and without blocking. Never one of the
- * standard descriptors: in a program that closed them the file would receive what the program prints. */
+/* openat(2) for a file that is written, with O_NOFOLLOW, O_CLOEXEC and O_NONBLOCK. Never returns one of the
+ * standard descriptors: in a program that closed them, the file would receive what the program prints. */
 int smelt__file_open_to_write(int folder, const char *name, int flags, mode_t mode);
 /* Reads all `count` bytes at `offset`. 0 or -1 with errno (EIO: the file ends before). */
 int smelt__read_at(int file, uint64_t offset, void *bytes, size_t count);

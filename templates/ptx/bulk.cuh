@@ -29,9 +29,9 @@ DEVICE void bulk_commit(void) {
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
 }
 
-/* Waits until at most `pending`, a constant, of this thread's groups are in flight (PTX ISA,
- * "cp.async.bulk.wait_group"); _read: until the other groups have read their sources, which may then
- * be overwritten. Macros, because the count is an immediate operand. */
+/* Waits until at most `pending` of this thread's groups are in flight (PTX ISA,
+ * "cp.async.bulk.wait_group"); _read: until all others have read their sources, which may then be
+ * overwritten. Macros, because `pending` is an immediate operand: a constant. */
 #define bulk_wait(pending)                                                                         \
     asm volatile("cp.async.bulk.wait_group %0;" : : "n"((int)(pending)) : "memory")
 #define bulk_wait_read(pending)                                                                    \

@@ -14,7 +14,7 @@ DEVICE void cp_async_commit(void) {
     asm volatile("cp.async.commit_group;" : : : "memory");
 }
 
-/* Waits until at most `pending`, a constant, of this thread's groups are in flight (PTX ISA,
- * "cp.async.wait_group"). A macro, because the count is an immediate operand. */
+/* Waits until at most `pending` of this thread's groups are in flight (PTX ISA,
+ * "cp.async.wait_group"). A macro, because `pending` is an immediate operand: a constant. */
 #define cp_async_wait(pending)                                                                     \
     asm volatile("cp.async.wait_group %0;" : : "n"((int)(pending)) : "memory")

@@ -17,8 +17,8 @@ DEVICE void wgmma_commit(void) {
     asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory");
 }
 
-/* Waits until at most `pending`, a constant, groups are in flight. Until then accumulators and A's
- * registers must not be accessed, nor operands in shared memory written (PTX ISA,
- * "wgmma.wait_group"). A macro, because the count is an immediate operand. */
+/* Waits until at most `pending` groups are in flight. Until then accumulators and A's registers must not
+ * be accessed, nor operands in shared memory written (PTX ISA, "wgmma.wait_group"). A macro, because
+ * `pending` is an immediate operand: a constant. */
 #define wgmma_wait(pending)                                                                        \
     asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"((int)(pending)) : "memory")

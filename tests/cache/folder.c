@@ -372,7 +372,7 @@ SCRATCH_TEST(test_removed_directory) {
     in_child(scratch, use_removed_directory);
 }
 
-/* In a program that closed its standard descriptors no file that is written gets their numbers. */
+/* In a program that closed its standard descriptors, files that the cache writes do not get their numbers. */
 static int use_no_standard_descriptors(struct scratch *scratch) {
     struct smelt__cache_key key = key_number(2);
     char name[SMELT__FILE_NAME_BYTES];

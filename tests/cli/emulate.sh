@@ -143,9 +143,9 @@ export SMELT_EMU_CFLAGS
 compiled 4 'with options added it is compiled'
 unset SMELT_EMU_CFLAGS
 compiled 4 'and found again without'
-# Lazily, no kernel that is not launched is compiled; the others have the same keys.
+# With SMELT_EMU_LAZY=1 only kernels that are launched are compiled; their keys are the same as without.
 export SMELT_EMU_LAZY=1
-compiled 4 'lazily it is the same'
+compiled 4 'lazily, the same kernel is found'
 CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects gives 2 'tokens = ' check --emulate "$operator,passes=both" \
     --batches 65536 --queries 2147483647 --rows 2147483647
 compiled 4 'lazily, what is not launched is not compiled'
@@ -153,7 +153,7 @@ SMELT_EMU_SOURCE=$work/out.cu compiled 5 'lazily, an edited copy is compiled'
 SMELT_EMU_SOURCE=$work/out.cu compiled 6 'lazily, an edited copy is not kept'
 CC=false SMELT_EMU_OBJECTS=$work/none gives 1 'SMELT_ERROR_DRIVER: cuLaunchKernelEx' check --emulate --lists causal "$operator"
 grep -q "^smelt's emulator: the kernel smelt_sparse_attn_fwd_.* does not compile:" "$work/err"
-holds $? 'lazily, a compile error is said at the launch' 'it is not'
+holds $? 'lazily, a compile error is reported at the launch' 'it is not'
 SMELT_EMU_CFLAGS=--no-such-option gives 1 'no-such-option' check --emulate --lists causal "$operator"
 unset SMELT_EMU_LAZY
 
@@ -162,7 +162,7 @@ gives 7 '' emulate -- sh -c 'echo "$SMELT_CUDA $SMELT_NVRTC" "$@"; exit 7' sh --
 prints 'the program gets the emulator and its own options' '^/.*/libsmelt_emu.so /.*/libsmelt_emu.so --json -v$'
 gives 0 '' emulate sh -c 'exit 0'
 gives 1 'nowhere cannot be run: No such file' emulate -- "$work/nowhere"
-# Standard descriptors that the caller closed are occupied: no other file gets their numbers.
+# The command occupies standard descriptors that the caller closed, so that no other file gets their numbers.
 for closed in 0 1 2; do
     eval "\"\$smelt\" emulate -- sh -c 'at=\$(readlink /proc/\$\$/fd/$closed); echo \$at >&3' $closed>&-" 3>"$work/out"
     prints "closed descriptor $closed" '^/dev/null$'

@@ -130,7 +130,7 @@ fi
 # ---- a folder of the cache that another user made -------------------------------------------------
 SMELT_CACHE_DIR=$work/partly
 gives 0 '' warm --arch sm_80 "$kernel"
-# Root may read everything, so for root the command runs as nobody.
+# Root may read everything, so the command runs as nobody if the caller is root.
 as_another() {
     [ "$(id -u)" != 0 ] || set -- setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
     "$@" >"$work/out" 2>"$work/err" </dev/null

@@ -359,8 +359,8 @@ static void notice(int signal) {
     (void)signal;
 }
 
-/* A program's signal handlers cost no report its line. If the program ignores SIGCHLD, or limits the
- * size of files, a compilation fails with that reason. */
+/* Reports name a source line also while signal handlers of the program run. If the program ignores SIGCHLD,
+ * or limits the size of files, a compilation fails with that reason. */
 TEST(test_signals) {
     const struct itimerval often = {{0, 500}, {0, 500}}, never = {{0, 0}, {0, 0}};
     const struct sigaction handler = {.sa_handler = notice};

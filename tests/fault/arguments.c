@@ -209,8 +209,7 @@ static int number_of(const smelt_operator *made, CUfunction function) {
     return -1;
 }
 
-/* Launches begin in the order of the operator's kernels: of all kernels' first launches none comes before that of
- * an earlier kernel. */
+/* The kernels' first launches come in the order of the operator's kernels. */
 static void check_order(const smelt_operator *made) {
     unsigned char launched[SMELT__MAX_KERNELS] = {0};
     int last = -1;

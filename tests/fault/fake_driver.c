@@ -20,7 +20,7 @@ static struct fake_driver state = {
     .context_id = 1, .devices = 1, .capability_major = 9, .version = 13000, .multiprocessors = 132};
 static struct CUctx_st primary;
 static char handle;                     /* what streams and events point to */
-static atomic_ulong last_module = 4096; /* a module is a number, which is its function, too */
+static atomic_ulong last_module = 4096; /* modules are numbers, each also its function's */
 static _Thread_local CUcontext stack[STACK];
 static _Thread_local int depth;
 

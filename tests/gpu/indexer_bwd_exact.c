@@ -65,7 +65,7 @@ static void raise_columns(const struct smelt__problem *problem) {
             smelt__bf16_from_float(row % 2 ? 8.0F : -8.0F);
 }
 
-/* Makes the gradients so small that units of normal ones would lose them. */
+/* Makes the gradients so small that units for ordinary gradients would round them to 0. */
 static void lower_grads(const struct smelt__problem *problem) {
     float *const grad = smelt__problem_data(problem, TENSOR(GRAD));
     for (int64_t i = 0; i < problem->options.tokens * problem->options.width; i++)

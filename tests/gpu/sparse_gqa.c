@@ -167,7 +167,7 @@ static void judge_results(struct workload *work, char *message, size_t size) {
         workload_judge(work, message, size);
 }
 
-/* Queries of a tile that choose the same blocks, each in another order, and a last one that chooses others. */
+/* The queries of a tile choose the same blocks, each in another order, but for the last one, which chooses others. */
 static void rotated_lists(struct workload *work, char *message, size_t size) {
     enum { TILE = 8, BLOCKS = 8 };
     int32_t *const lists = smelt__problem_data(&work->problem, SMELT__SPARSE_GQA_INDICES);

@@ -53,9 +53,10 @@ void sparse_gqa_exact_sums(struct workload *work, char *message, size_t size) {
         workload_judge(work, message, size);
 }
 
-/* Exact sums of addends with all exponents. The columns of an addend fall by powers of two, from the largest to what
- * no unit of its row reaches, so that a row's sum shows its unit; the largest is elsewhere in each row. A query's row is
- * elsewhere in each list; the other rows of the lists have scores far below and so addends of 0. */
+/* Exact sums of addends with all exponents. From the largest column of an addend on, each next column is half as large,
+ * down to values far below the row's unit, so that a row's sum shows its unit. Rows differ in which column is the
+ * largest. Each query adds to one row, whose slot differs from list to list; the other slots name rows with scores so
+ * low that their addends are 0. */
 enum {
     STEPS_HEADS = 18,
     STEPS_COLUMNS = 64, /* dqk and dv */
@@ -81,8 +82,9 @@ static double step(int exponent, int column) {
     return ldexp(column ? 1 : 1.25, exponent - column < LEAST ? LEAST : exponent - column);
 }
 
-/* One head of a query adds to a row of dv and, with the opposite exponent, of dk: its score is 0 and so its p is 1, and
- * out makes ds 2 or, so that all inputs are normal numbers, 1/2. Rows of one addend have heads of both steps. */
+/* One head of a query adds to a row of dv and, with the opposite exponent, of dk: its score is 0, so its p is 1. out is
+ * chosen so that ds is 2 or 1/2, whichever makes all inputs normal numbers. The heads belong to both k-steps of wgmma,
+ * also those of rows with a single addend. */
 static void set_steps(const struct smelt__problem *problem, int query, int row, int exponent) {
     enum { WIDTH = SPARSE_GQA_STEPS_WIDTH };
     const int ds = exponent < 0 ? 1 : -1; /* its exponent */
@@ -130,8 +132,8 @@ static int is_sum(const float *row, int shift, const struct addends *of, int uni
     return 1;
 }
 
-/* Whether it is for a documented unit. The bound is at least the sum of the largest columns; it exceeds it by at most
- * a quarter, and by three times the lower end of the largest one's bin. */
+/* Whether a row is such a sum for a documented unit. The bound is at least the sum of the addends' largest columns, and
+ * at most 1.25 times that sum plus three times the lower end of the largest one's bin. */
 static int is_exact(const float *row, int shift, const struct addends *of) {
     const int most = of->others && of->other > of->exponent ? of->other : of->exponent;
     const double sum = step(of->exponent, 0) + of->others * step(of->other, 0);
@@ -179,9 +181,9 @@ void sparse_gqa_exact_steps(struct workload *work, char *message, size_t size) {
     }
 }
 
-/* Exact sums with an infinite column of a head's grad_out: infinite in the rows of dv that its query names, whose other
- * columns are rounded as before; no dk of these rows is finite, and all other rows keep their bits. The bounds of these
- * rows are those of a large column of the same head. */
+/* Exact sums where a head's grad_out has an infinite column. In the rows that its query names this column of dv is
+ * infinite, the other columns of dv are rounded as before, and no dk is finite; all other rows keep their bits. Each
+ * such head also has a large finite column, which determines the bounds of these rows. */
 enum {
     INFINITE_HEADS = 18, /* of two KV heads */
     INFINITE_DV = 128,
@@ -190,15 +192,16 @@ enum {
     LARGE_COLUMN = 5    /* of the first tile of dO */
 };
 
-/* Queries with an infinity, and the rows that they name. The second tile of dO has another step of the bounds. Row 0 is
- * the one that a block's keys past the last would have. */
+/* Queries with an infinity, its column, and the rows that they name. Column 38 is in the first tile of dO, 101 in the
+ * second; the kernel that computes the bounds processes them in different iterations. No query here names row 0, the
+ * row number of a block's keys past the last one. */
 static const struct infinite {
     int query, column, first, rows;
 } infinities[] = {{4, 101, 1, 20}, {5, 38, 21, 20}, {6, 101, 41, 1}, {7, 38, 0, 0}};
 
 static const char *judge_infinite(int column, const float *before, const float *dv,
                                   const float *dk) {
-    float rest[2][INFINITE_DV]; /* dv without and with the infinity, but for its column */
+    float rest[2][INFINITE_DV]; /* dv without and with the infinity, whose column is set to 0 */
     double largest = 0;
     memcpy(rest[0], before, sizeof rest[0]);
     memcpy(rest[1], dv, sizeof rest[1]);
@@ -219,7 +222,7 @@ static const char *judge_infinite(int column, const float *before, const float *
     return NULL;
 }
 
-/* Of the queries with an infinity, only one names each row. */
+/* Each row is named by at most one of the queries with an infinity. */
 static void set_lists(const struct smelt__problem *problem) {
     const int64_t width = problem->options.width;
     int32_t *const lists = smelt__problem_data(problem, SMELT__SPARSE_GQA_GRAD_INDICES);

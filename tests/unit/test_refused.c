@@ -108,7 +108,7 @@ TEST(families_without_keys) {
                    "indexer_windows_build: unknown knob 'stages'; known: none");
 }
 
-/* What does not exist is named with what does. */
+/* The message names the pass or key that does not exist, and says which do. */
 TEST(passes_and_keys_that_do_not_exist) {
     smelt_pass_info info = SMELT_PASS_INFO_INIT;
     unsigned passes = 0;

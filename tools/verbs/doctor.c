@@ -51,7 +51,7 @@ static const char *remedy_of(int error) {
                                               : "correct its permissions";
 }
 
-/* unreadable: the reason why the cache cannot be counted, or "". */
+/* `unreadable`: why the cache's entries cannot be counted; "": they can. */
 static struct cache_rights find_rights(const smelt_machine_report *report, const char *unreadable) {
     struct cache_rights rights = {.word = "bypassed"};
     if (*report->cache_problem || !*report->cache_folder) {
@@ -67,7 +67,7 @@ static struct cache_rights find_rights(const smelt_machine_report *report, const
         rights.word = "not completely readable";
         snprintf(
             rights.problem, sizeof rights.problem,
-            "%s: every process compiles what it cannot read again; correct the permissions, or "
+            "%s: every process compiles again what it cannot read; correct the permissions, or "
             "name another folder in SMELT_CACHE_DIR",
             unreadable);
         return rights;
@@ -94,7 +94,7 @@ static int judge(const smelt_machine_report *report, const struct cache_rights *
 struct contents {
     smelt_context *context; /* owns the strings in stats */
     smelt_cache_stats stats;
-    char unreadable[512]; /* why the cache could not be counted; "" */
+    char unreadable[512]; /* why the cache's entries cannot be counted; "": they can */
     struct tool_stale cache, layer;
 };
 

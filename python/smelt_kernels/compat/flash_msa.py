@@ -49,8 +49,8 @@ class _Documents:
             self.firsts = first.flatten().nonzero().flatten().tolist()
             if len(self.firsts) > sum(len(each.unique()) for each in document_list):
                 raise ValueError(
-                    "smelt: document_list must have a document's queries one after another: give the parts of one that "
-                    "others interrupt different numbers"
+                    "smelt: document_list must have each document's queries one after another: give the separate parts "
+                    "of a document different numbers"
                 )
         elif cu_seqlens is not None:
             need_dimensions(cu_seqlens=(cu_seqlens, 1))
@@ -73,7 +73,7 @@ class _Documents:
 
 
 def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, scale) -> float:
-    """The scale as a number."""
+    """Checks the arguments that both functions have. Returns the scale as a float."""
     proxies = {"q_proxy": (q_proxy, "BPSD"), "k_proxy": (k_proxy, "BJSD")}
     shapes(**proxies, q=(q, "BHSD"), k=(k, "BKSD"), v=(v, "BKSD"))
     _need_types(q_proxy=q_proxy, k_proxy=k_proxy)
@@ -94,7 +94,8 @@ def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, sc
 
 
 def _need_types(**given: Tensor) -> None:
-    """Of tensors that kernels read together: all bf16, all fp16 or, under autocast, any floating types."""
+    """Checks tensors that a kernel reads together: on one device, and all bf16, all fp16 or, under autocast, of any
+    floating types."""
     first = next(iter(given.values()))
     kind = torch.float16 if first.dtype is torch.float16 else torch.bfloat16
     for name, each in given.items():

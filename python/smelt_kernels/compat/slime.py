@@ -38,7 +38,8 @@ def sparse_mla_bwd(
     """(dq, dkv), of the shapes of q and kv."""
     if not is_casual or return_kernel:
         raise NotImplementedError("smelt: sparse_mla_bwd supports only is_casual=True and return_kernel=False")
-    if optional_tensor(delta, "delta") is not None and delta.dim() == 3 and delta.shape[0] == 1:  # the original's has a batch dimension
+    # The original's delta has a batch dimension.
+    if optional_tensor(delta, "delta") is not None and delta.dim() == 3 and delta.shape[0] == 1:
         delta = delta.squeeze(0)
     return gradients(q, kv, o, do, indices, lse, sm_scale, 3, delta=delta)
 

@@ -1,5 +1,5 @@
-/* The kernel family attention_bwd_rows: statistics of the rows for the backward pass: softmax
- * base and delta. */
+/* The kernel family attention_bwd_rows: the statistics of the rows for the backward pass, which are
+ * the softmax base and delta. */
 #include <stdio.h>
 
 #include "codegen/families/attention.h"

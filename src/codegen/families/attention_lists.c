@@ -110,7 +110,7 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
 
 const struct smelt__kernel_family smelt__attention_lists = {
     .schema = {.name = "attention_lists",
-               .summary = "lists of keys for the backward pass, compacted, united, transposed",
+               .summary = "groups' lists of keys: compacted, united or transposed",
                SMELT__KEYS(keys)},
     /* All passes; a plan is named after its pass. */
     SMELT__VARIANTS({"lists", plan_lists}),

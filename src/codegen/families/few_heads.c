@@ -16,9 +16,9 @@ enum {
     ALIGNMENT = SMELT__TILE_ALIGNMENT,
     ALL_REGISTERS = 504, /* of three threads, one in each warpgroup */
     RING_ENTRIES = 256,  /* of a query: two blocks asked for, one held back, a scan's worth */
-    STATISTICS = 10,     /* values of a head that warps tell each other */
-    REQUEST = 8,         /* bytes, beside an item and its KV tensor */
-    WORD = 4,            /* beside one */
+    STATISTICS = 10,     /* values of a head that warps exchange */
+    REQUEST = 8,         /* bytes of a request to copy, without its item and KV tensor */
+    WORD = 4,            /* bytes of a key block's description, without its item */
     REQUESTS = 2,        /* key blocks that the scan is ahead of the copies */
 };
 

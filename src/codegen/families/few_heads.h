@@ -18,20 +18,21 @@ enum {
 
 /* The choices, and values that follow from them. */
 struct smelt__few_heads {
-    int heads;                    /* of an item, rounded up */
-    int head_blocks;              /* items of a query */
-    int item_bytes, tensor_bytes; /* as the roles pass them on */
-    int query_tiles;              /* of q */
-    int tiles;                    /* of a key block */
-    int leading_tiles;            /* of them no values */
-    int leading_parts;            /* in which these are filled; 0: with the first values */
-    int statistics;               /* 1: they have a region of their own */
-    int numbers;                  /* 1: so do the numbers of a block's rows */
-    int weights;                  /* tiles of P's kind */
-    int most_stages;
+    int heads;         /* of an item, rounded up */
+    int head_blocks;   /* items of a query */
+    int item_bytes;    /* of an item's description, which the roles pass on */
+    int tensor_bytes;  /* of the description of an item's KV tensor, likewise */
+    int query_tiles;   /* of the rows in the region of Q: also dO's in a backward pass */
+    int tiles;         /* of a key block */
+    int leading_tiles; /* the first ones of them, which the second product does not read */
+    int leading_parts; /* in which the leading tiles are filled; 0: with the tiles after them */
+    int statistics;    /* 1: the softmax statistics have a region of their own */
+    int numbers;       /* 1: the row numbers of key blocks have a region of their own */
+    int weights;       /* matrices of P's shape: 1, or 2 for P and dS */
+    int most_stages;   /* key blocks that the ring holds at most */
     int ring_tiles, part_tiles;
-    int math_registers, gather_registers;
-    int queries; /* of an item; 0: it is not of queries, or of sparse_attn */
+    int math_registers, gather_registers; /* of a thread */
+    int queries; /* of an item; 0: items are not queries, or the operator is sparse_attn */
 };
 
 /* Tiles of 64 columns. */
@@ -39,20 +40,21 @@ static inline int smelt__few_heads_tiles(int columns) {
     return (columns + 63) / 64;
 }
 
-/* The parts in which so many tiles are filled. */
+/* The number of parts in which `tiles` tiles are filled. */
 static inline int smelt__few_heads_parts(int tiles, const struct smelt__few_heads *choice) {
     return (tiles + choice->part_tiles - 1) / choice->part_tiles;
 }
 
-/* Tiles of PART_TILES where the rule has no reason for another number. */
+/* The numbers of tiles of a part among which the rules choose. */
 enum { SMELT__FEW_HEADS_PART = 2, SMELT__FEW_HEADS_WIDE_PART = 4 };
 
-/* Gives the gather so many registers, and the warpgroups that compute the others. */
+/* Gives each thread of the gather `gather` registers, and the math warpgroups the rest. */
 void smelt__few_heads_divide_registers(int gather, struct smelt__few_heads *choice);
 
-/* The most tiles of the ring that fit, of at most most_stages key blocks. */
+/* Sets ring_tiles to the most tiles that fit into shared memory, at most those of most_stages key blocks,
+ * and returns it. */
 int smelt__few_heads_ring(struct smelt__few_heads *choice, struct smelt__plan *plan);
 
-/* Adds the constants and regions of all these kernels, and what launches them alike. */
+/* Adds the constants and regions that all these kernels have, and sets their threads and items. */
 void smelt__few_heads_plan(const struct smelt__spec *spec, const struct smelt__few_heads *choice,
                            struct smelt__plan *plan);

@@ -21,6 +21,7 @@ static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
     const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     smelt__expansion_add_other(expansion, spec, &smelt__indexer_bwd_lists, 0, pass);
+    /* Kernels without a role here get the next one, in the order of enum smelt__indexer_bwd_kernel. */
     for (int i = SMELT__GRAINS_REACH; deterministic && i <= SMELT__GRAINS_GRAINS; i++)
         smelt__expansion_add_other(expansion, spec, &smelt__key_grads_grains, i, pass);
     smelt__expansion_add(expansion, spec, MAIN, pass);

@@ -3,14 +3,14 @@
 
 #include "codegen/family.h"
 
-/* The roles of the operator's kernels (struct smelt__expansion), in the order of launch. Only with
- * `deterministic` it has those of the grains. */
+/* The roles of the operator's kernels (struct smelt__expansion), in the order of launch. REACH, BOUNDS,
+ * GRAINS and TOTALS, passes of key_grads_grains, exist only with `deterministic`. */
 enum smelt__indexer_bwd_kernel {
     SMELT__INDEXER_BWD_LISTS,
     SMELT__INDEXER_BWD_REACH,
     SMELT__INDEXER_BWD_BOUNDS,
     SMELT__INDEXER_BWD_GRAINS,
     SMELT__INDEXER_BWD_MAIN,
-    SMELT__INDEXER_BWD_TOTALS, /* of the grains, too */
+    SMELT__INDEXER_BWD_TOTALS,
     SMELT__INDEXER_BWD_FINISH
 };

@@ -14,7 +14,8 @@
             SMELT__INDEXER_GRANULES, .default_value = 1                                            \
     }
 
-/* The roles of its kernels (struct smelt__expansion); from BACKWARD on those of indexer_bwd but the lists. */
+/* The roles of its kernels (struct smelt__expansion). From BACKWARD on: those of indexer_bwd, from its REACH
+ * on. */
 enum smelt__indexer_dense_loss_kernel {
     SMELT__INDEXER_DENSE_WINDOWS, /* where there are pools */
     SMELT__INDEXER_DENSE_LOGITS,

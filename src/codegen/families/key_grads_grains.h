@@ -1,4 +1,4 @@
-/* The kernel family key_grads_grains, for the operator. */
+/* The kernel family key_grads_grains, for the operators that use it. */
 #pragma once
 
 #include "codegen/family.h"

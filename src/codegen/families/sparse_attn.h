@@ -11,8 +11,8 @@ enum { SMELT__SPARSE_ATTN_MOST_BUCKETS = SMELT__MAX_LIST + 1 };
 int smelt__sparse_attn_bounds(const struct smelt__spec *spec,
                               int bounds[SMELT__SPARSE_ATTN_MOST_BUCKETS]);
 
-/* The roles of the backward pass's kernels (struct smelt__expansion), in the order of launch. It has the
- * partition's with buckets, TRANSPOSE and SUM with `deterministic`. */
+/* The roles of the backward pass's kernels (struct smelt__expansion), in the order of launch. The
+ * partition's exist only with buckets, TRANSPOSE and SUM only with `deterministic`. */
 enum smelt__sparse_attn_backward_kernel {
     SMELT__BACKWARD_PARTITION_COUNT,
     SMELT__BACKWARD_PARTITION_PLACE,

@@ -21,7 +21,7 @@ enum {
     VALUE_WIDTH = 512, /* columns */
     QUERY_ITEM = 4,    /* bytes of an item: a query */
     QUERY_TENSOR = 4,  /* its batch */
-    FEWER_HEADS = 16,  /* up to which parts have more tiles */
+    FEWER_HEADS = 16,  /* up to so many, parts have more tiles */
     LEAST_STAGES = 2,
     MOST_STAGES = 4,
 };

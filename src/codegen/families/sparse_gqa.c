@@ -108,7 +108,7 @@ static struct smelt__spec *add(struct smelt__expansion *expansion, const struct 
     return kernel;
 }
 
-/* The same, of the forward pass: they are all launched only if the main kernel has variant sm90. */
+/* Adds a kernel of the forward pass that is launched only if the main kernel has variant sm90. */
 static struct smelt__spec *add_forward(struct smelt__expansion *expansion,
                                        const struct smelt__spec *spec, int role,
                                        const struct smelt__kernel_family *family, int number) {
@@ -157,20 +157,21 @@ static void add_backward(struct smelt__expansion *expansion, const struct smelt_
     add(expansion, spec, role, family, number, SMELT__BACKWARD);
 }
 
-/* sparse_gqa_bwd, which computes dq, and the sums of dk and dv in one of the ways of its key `sums`. */
+/* Adds sparse_gqa_bwd, which computes dq and, as its key `sums` says, the sums of dk and dv. */
 static void add_queries(struct smelt__expansion *expansion, const struct smelt__spec *spec,
                         int role, int sums) {
     smelt__spec_set(smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD), "sums", sums);
     smelt__expansion_role(expansion, role);
 }
 
-/* Only variant sm90 of sparse_gqa_bwd has bounds and exact sums. Only if sparse_gqa_bwd_keys has variant sm90 and
- * large blocks, it computes partial results of dq, too. No spec has both: exact sums need many heads. */
+/* Bounds and exact sums need variant sm90 of sparse_gqa_bwd. Variant sm90 of sparse_gqa_bwd_keys with large
+ * blocks computes partial results of dq, too, in place of sparse_gqa_bwd. No spec has both, since exact sums
+ * need four heads for each key of a block (is_exact). */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const int exact = is_exact(spec), may_be_block = smelt__sparse_gqa_grad_may_be_block(spec);
-    struct smelt__spec plain = *spec, values = *spec; /* the backward pass unites no lists */
-    smelt__spec_set(&plain, "unite", 0);
-    smelt__spec_set(&values, "dqk", smelt__spec_get(spec, "dv"));
+    struct smelt__spec plain = *spec, of_dv = *spec;
+    smelt__spec_set(&plain, "unite", 0); /* the backward pass unites no lists */
+    smelt__spec_set(&of_dv, "dqk", smelt__spec_get(spec, "dv"));
     add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_ROWS, &smelt__attention_bwd_rows, 0);
     if (exact) {
         add_queries(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_BOUNDS, SMELT__GQA_SUMS_BOUNDS);
@@ -195,7 +196,7 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     }
     add_backward(expansion, spec, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, &smelt__key_grads_finish,
                  0);
-    add_backward(expansion, &values, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, &smelt__key_grads_finish,
+    add_backward(expansion, &of_dv, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, &smelt__key_grads_finish,
                  0);
 }
 

@@ -31,7 +31,8 @@ enum {
     FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
 };
 
-/* What all have in common; `more`: tiles of an item's heads beside q's; `part_tiles`: the rule's. */
+/* Makes the choices that all plans make alike. `leading`, `others`: tiles of a key block; `more`: tiles of
+ * an item's heads in addition to q's; `part_tiles`: the default of the knob. */
 static void choose(const struct smelt__spec *spec, int leading, int others, int more,
                    int part_tiles, struct smelt__few_heads *choice, struct smelt__plan *plan) {
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
@@ -47,6 +48,7 @@ static void choose(const struct smelt__spec *spec, int leading, int others, int 
                                       choice);
 }
 
+/* Fills in the plan from the choices. */
 static void finish(const struct smelt__spec *spec, const struct smelt__arch *arch,
                    const struct smelt__few_heads *choice, struct smelt__plan *plan) {
     struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
@@ -167,6 +169,6 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
            &choice, plan);
     plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";
     finish(spec, arch, &choice, plan);
-    plan->item = NULL; /* no query, of which the call knows how many there are */
+    plan->item = NULL; /* its items are not queries, whose number the call knows */
     return 0;
 }

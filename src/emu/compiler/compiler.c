@@ -98,11 +98,11 @@ static const char *const plain_options[] = {
     "-std=gnu11", "-g", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-w",
 };
 
-/* Not an exit status: in a program that ignores SIGCHLD the system discards its children's. */
+/* In a program that ignores SIGCHLD the system discards the exit status of its children. */
 enum { STATUS_UNKNOWN = -2 };
 
-/* Runs a program with its output appended to a file. Returns its exit status, or -1 when it cannot
- * be run. */
+/* Runs a program with its output appended to a file. Returns its exit status, STATUS_UNKNOWN, or -1
+ * when it cannot be run. */
 static int run(char *const *arguments, const char *output) {
     posix_spawn_file_actions_t actions;
     extern char **environ;

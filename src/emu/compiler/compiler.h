@@ -28,11 +28,11 @@ int emu_compile(const char *text, int edited, unsigned char **object, size_t *by
 int emu_is_lazy(void);
 
 /* Makes an image that the driver loads like an object and that holds the C text. `edited` as above;
- * the caller frees *object. 0, or -1 when memory is out. */
+ * the caller frees *object. 0, or -1 when out of memory. */
 int emu_make_lazy(const char *name, const char *text, int edited, unsigned char **object,
                   size_t *bytes);
 
-/* The kernel's name in such an image; NULL for an object. `image`: an ELF file of 64 bits. */
+/* The kernel's name in such an image; NULL for an object. `image`: a 64-bit ELF file. */
 const char *emu_lazy_name(const unsigned char *image);
 
 /* Compiles such an image's text; otherwise like emu_compile. */

@@ -11,9 +11,9 @@ int emu_is_lazy(void) {
     return value && strcmp(value, "1") == 0;
 }
 
-/* The image is the header of a shared object without segments, the kernel's name, and the C text; the two end
- * with 0. The header's flags are `edited`. An ELF file's size is where its section headers end: here
- * there are none, and their offset is the size. */
+/* The image is the ELF header of a shared object without segments, then the kernel's name and the C
+ * text, both with their final 0. e_flags holds `edited`. The driver takes the end of the section headers
+ * for a file's size: the image has none, and their offset is its size. */
 int emu_make_lazy(const char *name, const char *text, int edited, unsigned char **object,
                   size_t *bytes) {
     const size_t name_bytes = strlen(name) + 1, text_bytes = strlen(text) + 1;

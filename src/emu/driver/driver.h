@@ -64,14 +64,14 @@ struct CUmod_st { /* a function handle is its module's */
     CUcontext context;
     void *library;
     int memory;          /* the memory file that holds the object */
-    unsigned char *lazy; /* compiled at the first launch; NULL afterwards, or for an object */
+    unsigned char *lazy; /* image that is compiled at the first launch; NULL: none (any more) */
     struct kernel kernel;
     const char *name;
     unsigned cluster[3];     /* from __cluster_dims__; 0: not given */
     unsigned dynamic_shared; /* bytes a launch may ask for */
 };
 
-/* Before a launch: compiles and loads a lazy kernel. The caller holds emu_driver_lock. */
+/* Before a launch: compiles and loads a kernel whose image is lazy. The caller holds emu_driver_lock. */
 CUresult emu_module_complete(struct CUmod_st *module);
 
 /* ---- errors (error.c) ------------------------------------------------------------------------ */

@@ -104,7 +104,8 @@ EMU_EXPORT CUresult cuEventCreate(CUevent *event, unsigned int flags) {
     return CUDA_SUCCESS;
 }
 
-/* The link to an event; NULL: there is none. Under the lock. */
+/* The pointer in the list that points to an event; NULL: no such event exists. The caller holds
+ * emu_driver_lock. */
 static struct CUevent_st **link_to(CUevent event) {
     struct CUevent_st **link = &events;
     while (*link && *link != event)

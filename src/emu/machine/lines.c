@@ -102,7 +102,7 @@ struct lines *lines_resolve(const struct kernel *kernel, const site *sites, size
     pid_t child = 0;
     if (!lines || !kernel || count == 0)
         return lines;
-    /* A handler of the program would interrupt reading. */
+    /* A signal handler of the program would interrupt the reads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -8,8 +8,8 @@
 #include "runtime/cache/internal.h"
 
 /* The absolute path, so that a change of the working directory does not move the cache, without
- * trailing slashes, which would make the system follow a symbolic link at its end. Without a working
- * directory (it was removed) the path as given. NULL when out of memory. */
+ * trailing slashes, which would make the system follow a symbolic link at its end. The path as
+ * given if the working directory has been removed. NULL when out of memory. */
 static char *absolute_path(const char *path) {
     char *here = NULL, *joined = NULL;
 

@@ -46,8 +46,8 @@ struct pass {
     uint64_t total; /* bytes of the remaining candidates */
     uint64_t removed, removed_bytes, temporaries;
     int listed, counted; /* subfolders */
-    bool on_request;     /* all must be counted: one that cannot be read is an error */
-    int error;           /* why an entry could not be removed; 0 */
+    bool on_request;     /* every subfolder must be counted: one that cannot be read is an error */
+    int error;           /* errno of the last entry that could not be removed; 0: none */
     time_t now;
 };
 
@@ -64,7 +64,7 @@ int smelt__found_remove(int subfolder, const char *name) {
     bool ours = false;
     int file = openat(subfolder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
-    if (file < 0) /* gone, a symbolic link or a socket */
+    if (file < 0) /* not an error: gone, a symbolic link or a socket */
         return errno == ENOENT || errno == ELOOP || errno == ENXIO ? 0 : -1;
     if (fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
         size_t count = status.st_size < (off_t)sizeof begin ? (size_t)status.st_size : sizeof begin;

@@ -268,7 +268,7 @@ int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__
     int result = 0;
 
     found.subfolder = smelt__subfolder_open(folder, digits, readonly, false);
-    if (found.subfolder < 0) /* gone, not a folder, or not trusted: lookups do not use it either */
+    if (found.subfolder < 0) /* no error: gone, not a folder, or not trusted, as in lookups */
         return errno == ENOENT || errno == ENOTDIR || errno == ELOOP || errno == EPERM ? 0 : -1;
     names = list_folder(found.subfolder);
     if (!names) {

@@ -84,9 +84,9 @@ enum smelt__cache_count {
 enum { SMELT__KIND_GPU, SMELT__KIND_EMULATED, SMELT__KINDS };
 
 struct smelt__cache {
-    char *folder;   /* absolute, or "", or unusable (`problem`) */
+    char *folder;   /* absolute; or "" or relative, then unusable (`problem`) */
     char *emulated; /* folder/emulated, or "" */
-    char *readonly; /* likewise; relative only without a working directory */
+    char *readonly; /* absolute or ""; relative only if the working directory has been removed */
     uint64_t cap_bytes;
     smelt_cache_lock lock_mode;
     int lock_timeout_ms;
@@ -212,7 +212,8 @@ int smelt__subfolder_list(int subfolder, const char *prefix, char (*names)[SMELT
 /* ---- evict.c ---- */
 
 /* Removes a file that smelt wrote: it has the name of an entry or a temporary and begins like one
- * or is empty. 1; 0: another program's file, or already gone; -1 with errno: it could not be removed. */
+ * or is empty. Returns 1; 0 for another program's file or one that is already gone; -1 with errno when it
+ * could not be opened or removed. */
 int smelt__found_remove(int subfolder, const char *name);
 
 /* Called after a store of `bytes` into the file `kept` at file system time `now`. Takes some tens

@@ -49,10 +49,10 @@ static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function 
     return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user);
 }
 
-/* Entries that a call could not process, and the first one with the reason. */
+/* Entries that a call could not process. */
 struct unprocessed {
     uint64_t count;
-    char first[256];
+    char first[256]; /* the first one's path, and the reason */
 };
 
 static void note_unprocessed(struct unprocessed *unprocessed, const char *path, const char *why) {
@@ -60,7 +60,8 @@ static void note_unprocessed(struct unprocessed *unprocessed, const char *path, 
         snprintf(unprocessed->first, sizeof unprocessed->first, "%s: %s", path, why);
 }
 
-/* `status`, or if that is OK the failure for these entries. */
+/* Returns `status` or, if it is OK and there are such entries, the failure that names them. `verb`: what they
+ * cannot be, for example "removed". */
 static smelt_status check_unprocessed(smelt_status status, const struct smelt__cache *cache,
                                       const struct unprocessed *unprocessed, const char *verb) {
     if (status || unprocessed->count == 0)
