@@ -538,7 +538,7 @@ static void call_all(struct random *random, int major) {
         for (int k = 0, since = 0; k < MOST_CALLS && since<calls; k++, since += launched> 0) {
             draw_arguments(random, subject, launched && k % 4 ? &good : NULL, &args);
             give_workspace(subject, made, &args);
-            const int compare = k % 16 < 2; /* making an operator takes a hundred calls' time */
+            const int compare = k % 64 < 2; /* making an operator takes a hundred calls' time */
             if (!call(subject, made, &args)) {
                 if (compare)
                     compare_first_call(subject, &args, 0);
