@@ -113,7 +113,7 @@ static int64_t key_of(const struct smelt__problem *problem, const char *name) {
 static int64_t spec_extent(const struct smelt__problem *problem,
                            const struct smelt__symbol *symbol) {
     return smelt__symbol_extent(symbol, key_of(problem, symbol->key),
-                                symbol->with ? key_of(problem, symbol->with) : 1);
+                                symbol->when ? key_of(problem, symbol->when) : 1);
 }
 
 /* Finds the extents that the pass's `shape` has not set. */

@@ -42,7 +42,7 @@ struct smelt__symbol {
     const char *letter; /* as shapes are written: "T", "dqk" */
     const char *word;   /* of one step along it: "token" */
     const char *key;    /* of the spec; NULL: none */
-    const char *with;   /* another key of the spec: the extent is 1 if its value is 0; NULL: none */
+    const char *when;   /* another key of the spec: the extent is 1 if its value is 0; NULL: none */
     size_t field;       /* in the args struct, an int64_t; 0: none */
     int plus;
     unsigned char per;   /* the divisor: a symbol by a key; 0: none */
@@ -168,11 +168,11 @@ static inline int smelt__may_be_absent(const struct smelt__tensor_row *row) {
     return row->optional || row->key || row->one_of;
 }
 
-/* The extent that a spec gives a symbol that names a key. `key`, `with`: the values of the keys that the
+/* The extent that a spec gives a symbol that names a key. `key`, `when`: the values of the keys that the
  * symbol's fields of these names name. */
 static inline int64_t smelt__symbol_extent(const struct smelt__symbol *symbol, int64_t key,
-                                           int64_t with) {
-    return symbol->with && with == 0 ? 1 : key;
+                                           int64_t when) {
+    return symbol->when && when == 0 ? 1 : key;
 }
 
 /* The tensor of a row in an args struct. Inputs and outputs have one layout. */

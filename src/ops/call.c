@@ -17,7 +17,7 @@ const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass
 
 int64_t smelt__spec_extent(const struct smelt__symbol *symbol, const struct smelt__spec *spec) {
     return smelt__symbol_extent(symbol, smelt__spec_get(spec, symbol->key),
-                                symbol->with ? smelt__spec_get(spec, symbol->with) : 1);
+                                symbol->when ? smelt__spec_get(spec, symbol->when) : 1);
 }
 
 int64_t smelt__scalar_limit(const struct smelt__scalar_row *row, const struct smelt__spec *spec) {

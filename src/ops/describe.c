@@ -86,7 +86,7 @@ static int64_t extent_of(const struct subject *subject, const struct smelt__symb
         return -1;
     if (!symbol->key)
         return symbol->plus;
-    return subject->known ? smelt__spec_extent(symbol, &subject->spec) : symbol->with ? 1 : -1;
+    return subject->known ? smelt__spec_extent(symbol, &subject->spec) : symbol->when ? 1 : -1;
 }
 
 /* The symbol of the same number in the args that is not divided or multiplied. */

@@ -16,7 +16,7 @@
     ROW(HQ, SMELT__BY_KEY("Hq", "head", "heads"))                                                  \
     ROW(HKV, SMELT__BY_KEY("Hkv", "head", "kv_heads"))                                             \
     ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
-    ROW(G, SMELT__BY_KEY("G", "list", "kv_heads"), .with = "lists")                                \
+    ROW(G, SMELT__BY_KEY("G", "list", "kv_heads"), .when = "lists")                                \
     ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
     ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
     ROW(ONE, SMELT__ONE_ELEMENT)

@@ -76,7 +76,7 @@ static struct cache_rights find_rights(const smelt_machine_report *report, const
     rights.word = error ? "not writable" : "writable";
     if (error)
         snprintf(rights.problem, sizeof rights.problem,
-                 "%s: every process compiles what is not in it again; %s, or name another folder "
+                 "%s: every process compiles again what is not in it; %s, or name another folder "
                  "in SMELT_CACHE_DIR",
                  strerror(error), remedy_of(error));
     return rights;

@@ -36,7 +36,7 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
                            "tiles of key blocks; a query's last block then its output");
     smelt__plan_add_region(plan, "QUERY_OFFSET", QUERIES * heads * choice->query_tiles * ROW,
                            ALIGNMENT, "Q");
-    smelt__plan_add_region(plan, "P_OFFSET", choice->weights * QUERIES * heads * ROW, ALIGNMENT,
+    smelt__plan_add_region(plan, "P_OFFSET", choice->p_matrices * QUERIES * heads * ROW, ALIGNMENT,
                            "probabilities");
     smelt__plan_add_region(
         plan, "STATISTICS_OFFSET", choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
@@ -52,7 +52,7 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
                            "key blocks that are to be copied");
     smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * (WORD + choice->item_bytes),
                            8, "description of each block");
-    if (choice->numbers)
+    if (choice->row_numbers)
         smelt__plan_add_region(plan, "NUMBERS_OFFSET", ring_blocks(choice) * BLOCK_KEYS * 4, 16,
                                "numbers of key blocks' rows");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");

@@ -27,8 +27,8 @@ struct smelt__few_heads {
     int leading_tiles; /* the first ones of them, which the second product does not read */
     int leading_parts; /* in which the leading tiles are filled; 0: with the tiles after them */
     int statistics;    /* 1: the softmax statistics have a region of their own */
-    int numbers;       /* 1: the row numbers of key blocks have a region of their own */
-    int weights;       /* matrices of P's shape: 1, or 2 for P and dS */
+    int row_numbers;   /* 1: the row numbers of key blocks have a region of their own */
+    int p_matrices;    /* matrices of P's shape: 1, or 2 for P and dS */
     int most_stages;   /* key blocks that the ring holds at most */
     int ring_tiles, part_tiles;
     int math_registers, gather_registers; /* of a thread */

@@ -70,7 +70,7 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
     choice.leading_tiles = choice.tiles - VALUE_WIDTH / TILE_COLUMNS;
     choice.statistics = choice.leading_tiles == 0;
     choice.most_stages = MOST_STAGES;
-    choice.weights = 1;
+    choice.p_matrices = 1;
     if (choose_knobs(spec, &choice, message) || choose_ring(spec, &choice, plan, message))
         return -1;
     plan->template_name = "sparse_attn_fwd.sm90_few.cu";

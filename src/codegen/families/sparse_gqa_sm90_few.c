@@ -96,8 +96,8 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
                                       .item_bytes = HEADS_ITEM,
                                       .tensor_bytes = HEADS_TENSOR,
                                       .statistics = 1,
-                                      .numbers = queries > 1,
-                                      .weights = 1,
+                                      .row_numbers = queries > 1,
+                                      .p_matrices = 1,
                                       .queries = queries};
     if (queries > most)
         return smelt__spec_refuse(spec, message,
@@ -126,8 +126,8 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
                                       .head_blocks = kv_heads(spec),
                                       .item_bytes = HEADS_ITEM,
                                       .tensor_bytes = HEADS_TENSOR,
-                                      .numbers = 1,
-                                      .weights = 1,
+                                      .row_numbers = 1,
+                                      .p_matrices = 1,
                                       .queries = 1};
     if (smelt__refuse_without_warpgroups(spec, arch, message))
         return -1;
@@ -162,8 +162,8 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                                       .head_blocks = 1,
                                       .item_bytes = BLOCK_ITEM,
                                       .tensor_bytes = BLOCK_TENSOR,
-                                      .numbers = 1,
-                                      .weights = 2};
+                                      .row_numbers = 1,
+                                      .p_matrices = 2};
     (void)message; /* it always has a plan */
     choose(spec, 0, tiles, values, tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART : PART_TILES,
            &choice, plan);

@@ -102,4 +102,4 @@ TEST(ranges) {
     }
 }
 
-TESTS("segments")
+TESTS("sparse_attn_dkv")
