@@ -58,8 +58,7 @@ static const char *const others[] = {
     "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=16,granularity=64,unite=1",
     "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=64,topk=16,granularity=4,unite=1",
     "sparse_gqa:heads=16,kv_heads=2,dqk=64,dv=64,topk=16,granularity=16,passes=backward",
-    "sparse_gqa:heads=32,kv_heads=2,dqk=64,dv=64,topk=9,granularity=4,passes=backward,"
-    "deterministic=1",
+    "sparse_gqa:heads=32,kv_heads=2,dqk=64,dv=64,topk=9,granularity=4,deterministic=1",
 };
 enum { OTHERS = sizeof others / sizeof *others, MOST_SUBJECTS = 64 };
 
