@@ -4,6 +4,7 @@
     python examples/train.py [--model NAME] [--steps N] [--dense N] [--warm-up N]     on one GPU
     torchrun --nproc-per-node 2 examples/train.py          context parallel: each rank has some queries
     ... --backend torch [--device cpu]                     the eager reference, to compare losses
+    smelt-kernels emulate -- python examples/train.py --device cpu --steps 10     without a GPU: minutes
 
 Packed documents of random words that repeat with a fixed period: each token equals the one a period before it, which
 the model learns to look up. Two layers of

@@ -39,9 +39,9 @@ static const struct tool_verb verbs[] = {
      (const char *const[]){
          "Shows the plan of a kernel, with every knob and derived number, and the results of its "
          "compilation, from the cache if it is there: registers, spills, shared memory, size, "
-         "seconds, cache key. For an operator with several kernels it lists them in a fixed order, "
-         "which is not always that of the launches; `--kernel` selects one. Without NVRTC the plan "
-         "is still shown, and the exit status is 3.",
+         "seconds, cache key. For an operator with several kernels it lists them in the order of "
+         "launch, pass by pass; `--kernel` selects one. Without NVRTC the plan is still shown, and "
+         "the exit status is 3.",
          NULL},
      OPTION(ARCH) | OPTION(PASSES) | OPTION(KERNEL) | OPTION(TUNED_FOR) | TOOL_COMMON,
      tool_run_show},

@@ -236,7 +236,10 @@ _set_up_logging()
 def _refusal(device: int, spec: str) -> str:
     """Why an operator cannot be had on a device, or ""."""
     if device < 0 and not EMULATED:
-        return "CPU tensors need smelt's emulator (SMELT_CUDA), and a GPU's lie on its device"
+        return (
+            "the tensors are on the CPU: move them to a GPU, or run the program on the emulator, "
+            "`smelt-kernels emulate -- python PROGRAM`"
+        )
     if device >= 0 and EMULATED:
         return "the library runs on the emulator (SMELT_CUDA), which takes CPU tensors"
     if device >= 0 and torch.version.hip:

@@ -23,6 +23,9 @@ document 'check --emulate --json' results.0.spec=$operator results.0.arch=sm_90a
     results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 \
     results.0.reports:array results.0.outputs.out:number results.0.outputs.max_logits:number \
     results.0.rules.empty_query:number results.0.rules.single_slot=0 passed=1
+gives 0 '' check --emulate --json --schedules 1 --lists random "$operator"
+document 'check --emulate --json, errors of what was compared alone' results.0.max_abs_error.lse:number \
+    results.0.max_abs_error.max_logits:none results.0.outputs.max_logits:none
 gives 0 '' check --emulate --schedule random,shuffled,12 --schedule late,descending "$operator"
 prints 'the schedules named' 'emulated, 2 schedules each'
 # shellcheck disable=SC2086

@@ -1,7 +1,8 @@
 /*
  * json_has FIELD...: reads standard input, which must be exactly one JSON document, and checks that
  * every FIELD is in it. A field is a path and a type: "kernels.0.spec:string", "ok:boolean",
- * "seconds:number"; array elements have numbers; "path=TEXT" requires that string or number.
+ * "seconds:number"; array elements have numbers; "path=TEXT" requires that string or number, "path:none"
+ * that nothing is there.
  *
  * json_has --keys prints the names of members that smelt(1) must document: all except names of a
  * plan's numbers, outputs, rules and errors.
@@ -63,6 +64,8 @@ static int check(json_t *document, const char *field) {
     path[length] = '\0';
     json_t *value = follow(document, path);
     const char *wanted = field + length + 1;
+    if (!value && field[length] == ':' && strcmp(wanted, "none") == 0)
+        return 1;
     if (value && (field[length] == ':' ? is_of_type(value, wanted) : is_text(value, wanted)))
         return 1;
     fprintf(stderr, "%s: %s\n", field, value ? "something else is there" : "not there");

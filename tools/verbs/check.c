@@ -182,13 +182,22 @@ static int run_emulated(struct checks *checks, const struct tool_list *archs,
 
 /* ---- reporting ------------------------------------------------------------------------------- */
 
-/* {"max_abs_error": {"out", ...}, ..., "tolerance": {...}} into the document. */
+/* Whether elements of the outputs that a metric judges were compared; without outputs it judges none. */
+static int was_compared(const struct smelt__check_result *result,
+                        const struct smelt__metric *metric) {
+    for (int i = 0; i < SMELT__MOST_TENSORS; i++)
+        if (metric->outputs >> i & 1 && result->elements[i] > 0)
+            return 1;
+    return metric->outputs == 0;
+}
+
+/* {"max_abs_error": {"out", ...}, ..., "tolerance": {...}} into the document: what was compared. */
 static void add_metrics(json_t *document, const struct smelt__check_result *result) {
     json_t *tolerance = tool_json(json_object());
     for (int i = 0; i < result->metric_count; i++) {
         const struct smelt__metric_result *one = &result->metrics[i];
         json_t *group = json_object_get(document, one->metric->group);
-        if (!*one->metric->group)
+        if (!*one->metric->group || !was_compared(result, one->metric))
             continue;
         if (!group) {
             group = tool_json(json_object());
@@ -277,9 +286,12 @@ static void add_row(struct tool_table *table, const struct checks *checks, size_
                          *result->spec ? result->spec : requested(checks, number)->spec,
                          result->pass ? result->pass : "-", result->arch, inputs_of(checks, number),
                          (long long)result->compared, (long long)result->units);
-    for (int i = 0; i < result->metric_count; i++)
-        if (result->metrics[i].metric->heading && columns-- > 0)
-            tool_table_add(table, TOOL_PLAIN, "%.2e", result->metrics[i].value);
+    for (int i = 0; i < result->metric_count; i++) {
+        const struct smelt__metric_result *one = &result->metrics[i];
+        if (one->metric->heading && columns-- > 0)
+            tool_table_add(table, TOOL_PLAIN, was_compared(result, one->metric) ? "%.2e" : "-",
+                           one->value);
+    }
     for (; columns > 0; columns--)
         tool_table_add(table, TOOL_PLAIN, "-");
     tool_table_add(table, TOOL_PLAIN, "%.2f", result->seconds);

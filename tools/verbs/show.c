@@ -130,8 +130,8 @@ static void print_operator(const struct view *view) {
     }
     tool_table_end(&table);
     printf(
-        "\nin the order of launch, pass by pass; a call leaves out kernels that it does not need\n"
-        "--kernel 1 to %zu shows the plan of one\n",
+        "\nin the order of launch, pass by pass; a call leaves out kernels that it does not need, and "
+        "may launch one several times\n--kernel N, 1 to %zu, shows the plan of one\n",
         view->kernels.count);
 }
 
