@@ -20,7 +20,7 @@ enum { MAX_BYTES = 4 << 20 /* of a template */, MAX_NAME = 256, PATH = 4096 };
 struct reader {
     struct smelt__template_table *table;
     struct smelt__template *items; /* the table's */
-    int capacity;
+    int capacity, files;           /* files: read so far */
     const char *path;
 };
 
@@ -129,11 +129,28 @@ static int host_differs(const struct reader *reader, const char *name, const cha
     return 0;
 }
 
+static int is_root(const char *name) {
+    return strcmp(strrchr(name, '.'), ".cu") == 0;
+}
+
+/* Parts may be new: templates name them. Only a plan names a kernel's template. */
+static int has_kernel(const char *name) {
+    for (int i = 0; i < smelt__template_count && is_root(name); i++)
+        if (strcmp(smelt__templates[i].name, name) == 0)
+            return 1;
+    return !is_root(name);
+}
+
 static smelt_status read_file(struct reader *reader, int folder, const char *under,
                               const char *file) {
     char name[2 * MAX_NAME], *text;
     size_t length;
     snprintf(name, sizeof name, "%s%s", under, file);
+    if (!has_kernel(name))
+        return refuse(reader, name,
+                      "no kernel has a template of this name; `smelt emit` prints the names in "
+                      "#line");
+    reader->files++;
     const smelt_status status = read_text(reader, folder, file, name, &text, &length);
     if (status != SMELT_OK)
         return status;
@@ -166,10 +183,6 @@ static smelt_status read_folder(struct reader *reader, const char *under) {
             status = read_file(reader, folder, under, entry->d_name);
     closedir(listing);
     return status;
-}
-
-static int is_root(const char *name) {
-    return strcmp(strrchr(name, '.'), ".cu") == 0;
 }
 
 static smelt_status digest(const struct reader *reader) {
@@ -218,6 +231,11 @@ smelt_status smelt__templates_read(const char *path, struct smelt__template_tabl
         status = read_folder(&reader, "common/");
     if (status == SMELT_OK)
         status = read_folder(&reader, "ptx/");
+    if (status == SMELT_OK && reader.files == 0)
+        status = smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                             "SMELT_TEMPLATES: %s has no template (.cu, .cuh or .h), nor have its "
+                             "folders common and ptx",
+                             path);
     if (status == SMELT_OK)
         status = check(&reader);
     if (status == SMELT_OK)

@@ -42,8 +42,7 @@ fi
 # Templates of a folder, one of them edited, replace the library's.
 mkdir -p "$work/templates/common"
 export SMELT_TEMPLATES=$work/templates
-gives 0 '' emit --arch sm_90a "$kernel"
-same 'SMELT_TEMPLATES, an empty folder: the same bytes' "$work/first.cu" "$work/out"
+gives 2 'SMELT_TEMPLATES: .*/templates has no template' emit --arch sm_90a "$kernel"
 templates=$(dirname "$0")/../../templates
 cp "$templates/common/base.cuh" "$work/templates/common/"
 echo '// edited' >>"$work/templates/common/base.cuh"
@@ -66,6 +65,9 @@ rm "$work/templates/common/work.params.h"
 mkdir "$work/templates/common/queries.cuh"
 gives 2 'common/queries.cuh: is not a regular file' emit --arch sm_90a "$kernel"
 rmdir "$work/templates/common/queries.cuh"
+echo '// a root that no plan names' >"$work/templates/sparse_attn_fwd_mma.cu"
+gives 2 'sparse_attn_fwd_mma.cu: no kernel has a template of this name' emit --arch sm_90a "$kernel"
+rm "$work/templates/sparse_attn_fwd_mma.cu"
 if [ "$(id -u)" = 0 ]; then
     chmod o+w "$work/templates/common/base.cuh"
     gives 2 'common/base.cuh: is writable by everyone' emit --arch sm_90a "$kernel"
