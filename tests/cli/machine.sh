@@ -130,7 +130,7 @@ fi
 # ---- a folder of the cache that another user made -------------------------------------------------
 SMELT_CACHE_DIR=$work/partly
 gives 0 '' warm --arch sm_80 "$kernel"
-# Root may read everything, so the command runs as nobody if the caller is root.
+# Root may read everything, so the command runs as the user nobody if the caller is root.
 as_another() {
     [ "$(id -u)" != 0 ] || set -- setpriv --reuid 65534 --regid 65534 --clear-groups "$@"
     "$@" >"$work/out" 2>"$work/err" </dev/null
@@ -153,7 +153,7 @@ if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
     document 'and its document' 'cache.rights=not completely readable' cache.problem:string ok=false
     chmod 700 "$SMELT_CACHE_DIR"/??
 else
-    skipped 'a folder that cannot be read' 'nobody cannot run the command here'
+    skipped 'a folder that cannot be read' 'the user nobody cannot run the command here'
 fi
 chmod 700 "$work"
 

@@ -129,10 +129,9 @@ static void print_operator(const struct view *view) {
         json_decref(plan);
     }
     tool_table_end(&table);
-    printf(
-        "\nin the order of launch, pass by pass; a call leaves out kernels that it does not need, and "
-        "may launch one several times\n--kernel N, 1 to %zu, shows the plan of one\n",
-        view->kernels.count);
+    printf("\nin the order of launch, pass by pass; a call leaves out kernels that it does not "
+           "need, and may launch one several times\n--kernel N, 1 to %zu, shows the plan of one\n",
+           view->kernels.count);
 }
 
 static int report(const struct view *view, const struct tool_options *options) {
