@@ -266,6 +266,33 @@ static int has_key_grads(const struct smelt__harness_operator *op, const char *s
     return found;
 }
 
+/* Whether an option has an effect on the spec. */
+static int applies(const struct smelt__option *option, const struct smelt__harness_operator *op,
+                   const char *spec) {
+    return option->field != FIELD(dkv) || has_key_grads(op, spec);
+}
+
+void smelt__problem_inputs(const char *spec, const struct smelt__problem_options *given,
+                           const struct smelt__problem_options *options, char *text, size_t size) {
+    const struct smelt__harness_operator *op = smelt__harness_find(spec);
+    const char *const name = smelt__harness_inputs(op, options);
+    const struct smelt__option *option;
+    size_t length = (size_t)snprintf(text, size, "%s", name);
+    int named = 0; /* the option whose value is the name was found */
+    for (int i = 0; (option = option_at(op, i)) != NULL && length < size; i++) {
+        char words[64];
+        const char *const field = (const char *)options + option->field;
+        if (same_field(option, (const char *)given + option->field, field) ||
+            !applies(option, op, spec) || print_option(option, options, words, sizeof words) == 0)
+            continue;
+        if (!named && option->kind == SMELT__OPTION_CHOICE &&
+            strcmp(option->choices[*(const int *)(const void *)field], name) == 0)
+            named = 1;
+        else
+            length += (size_t)snprintf(text + length, size - length, ", %s", words + strlen(" --"));
+    }
+}
+
 void smelt__problem_command(const char *verb, const char *spec,
                             const struct smelt__problem_options *options, char *text, size_t size) {
     const struct smelt__harness_operator *op = smelt__harness_find(spec);
@@ -276,8 +303,8 @@ void smelt__problem_command(const char *verb, const char *spec,
         length += written > 0 ? (size_t)written : 0;
         if (length >= size)
             return;
-        written = option->field == FIELD(dkv) && !has_key_grads(op, spec)
-                      ? 0
-                      : print_option(option, options, text + length, size - length);
+        written = applies(option, op, spec)
+                      ? print_option(option, options, text + length, size - length)
+                      : 0;
     }
 }

@@ -25,6 +25,11 @@ int smelt__problem_same(const struct smelt__harness_operator *op,
                         const struct smelt__problem_options *a,
                         const struct smelt__problem_options *b);
 
+/* The kind of inputs of `options`: its name and what else it adds to the `given` options, for example
+ * "causal, topk-length, dkv add". */
+void smelt__problem_inputs(const char *spec, const struct smelt__problem_options *given,
+                           const struct smelt__problem_options *options, char *text, size_t size);
+
 /* The command that reproduces this problem: "smelt VERB SPEC --seed N ...". */
 void smelt__problem_command(const char *verb, const char *spec,
                             const struct smelt__problem_options *options, char *text, size_t size);

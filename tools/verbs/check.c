@@ -6,11 +6,18 @@
 #include "../tool.h"
 #include "harness/check.h"
 #include "harness/defaults.h"
+#include "harness/option_text.h"
+
+/* A check of one architecture. */
+struct request {
+    struct smelt__check_options options;
+    char inputs[128]; /* the kind of its inputs: "causal, topk-length" */
+};
 
 /* All checks of one command: every architecture, operator, pass and kind of inputs. */
 struct checks {
     struct smelt__check_result *results;
-    struct smelt__check_options *requests;
+    struct request *requests;
     json_t **reports; /* of checks that failed on the emulator, else NULL */
     size_t count, passed;
     size_t per_arch; /* checks of one architecture */
@@ -24,6 +31,14 @@ enum { EMULATED_SCHEDULES = 4 };
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
+static struct request *add_request(struct checks *checks) {
+    checks->requests =
+        tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
+    struct request *const added = &checks->requests[checks->per_arch++];
+    memset(added, 0, sizeof *added);
+    return added;
+}
+
 /* Adds a check of one pass with inputs of kind `kind`; 0: there is no such kind. */
 static int plan_check(struct checks *checks, const struct smelt__harness_spec *spec,
                       const char *text, int pass, int kind, const struct tool_options *options) {
@@ -36,11 +51,12 @@ static int plan_check(struct checks *checks, const struct smelt__harness_spec *s
                                            .schedule_count = checks->schedule_count};
     if (tool_inputs_given(options) ? kind > 0 : !smelt__options_kind(op, kind, &request.problem))
         return 0;
+    struct request *const added = add_request(checks);
+    smelt__problem_inputs(text, &options->problem, &request.problem, added->inputs,
+                          sizeof added->inputs);
     if (options->emulate)
         smelt__options_small(op, spec->spec, &request.problem);
-    checks->requests =
-        tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
-    checks->requests[checks->per_arch++] = request;
+    added->options = request;
     return 1;
 }
 
@@ -59,10 +75,7 @@ static int plan_operator(struct checks *checks, const char *text,
     } else {
         status =
             spec.op ? TOOL_OK : tool_fail(options, TOOL_USAGE, "%s: there is no check of it", text);
-        checks->requests =
-            tool_allocate(checks->requests, checks->per_arch + 1, sizeof *checks->requests);
-        memset(&checks->requests[checks->per_arch], 0, sizeof *checks->requests);
-        checks->requests[checks->per_arch++].spec = text;
+        add_request(checks)->options.spec = text;
     }
     smelt__harness_spec_free(&spec);
     return status;
@@ -84,11 +97,15 @@ static int plan_checks(struct checks *checks, const struct tool_list *operators,
 }
 
 static const struct smelt__check_options *requested(const struct checks *checks, size_t number) {
-    return &checks->requests[number % checks->per_arch];
+    return &checks->requests[number % checks->per_arch].options;
 }
 
-/* The kind of a check's inputs. */
 static const char *inputs_of(const struct checks *checks, size_t number) {
+    return checks->requests[number % checks->per_arch].inputs;
+}
+
+/* The name of a check's lists or data. */
+static const char *lists_of(const struct checks *checks, size_t number) {
     const struct smelt__check_options *request = requested(checks, number);
     const struct smelt__harness_operator *op = smelt__harness_find(request->spec);
     return op ? smelt__harness_inputs(op, &request->problem) : "";
@@ -133,7 +150,7 @@ static int refuse_checks(const struct checks *checks, smelt_context *context,
     struct smelt__check_result *result = tool_allocate(NULL, 1, sizeof *result);
     int status = TOOL_OK;
     for (size_t i = 0; i < checks->per_arch && status == TOOL_OK; i++)
-        if (smelt__check_refused(context, &checks->requests[i], result))
+        if (smelt__check_refused(context, &checks->requests[i].options, result))
             status = tool_fail(options, tool_exit_of(result->status), "%s on %s: %s", result->spec,
                                smelt_context_arch(context), result->message);
     free(result);
@@ -228,12 +245,13 @@ static void add_counts(json_t *document, const struct smelt__check_result *resul
 static json_t *result_json(const struct checks *checks, size_t number) {
     const struct smelt__check_options *request = requested(checks, number);
     const struct smelt__check_result *result = &checks->results[number];
-    json_t *document = tool_pack(
-        "{s:s, s:s, s:s, s:s, s:I, s:s, s:b, s:I, s:I, s:f}", "spec", result->spec, "pass",
-        result->pass ? result->pass : "", "arch", result->arch, "where",
-        result->emulated ? "emulator" : "gpu", "seed", (json_int_t)request->problem.seed, "lists",
-        inputs_of(checks, number), "passed", result->passed, "queries", (json_int_t)result->units,
-        "compared", (json_int_t)result->compared, "seconds", result->seconds);
+    json_t *document =
+        tool_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:b, s:I, s:I, s:f}", "spec", result->spec,
+                  "pass", result->pass ? result->pass : "", "arch", result->arch, "where",
+                  result->emulated ? "emulator" : "gpu", "seed", (json_int_t)request->problem.seed,
+                  "lists", lists_of(checks, number), "inputs", inputs_of(checks, number), "passed",
+                  result->passed, "queries", (json_int_t)result->units, "compared",
+                  (json_int_t)result->compared, "seconds", result->seconds);
     add_metrics(document, result);
     add_counts(document, result);
     if (result->culprit)
@@ -374,7 +392,7 @@ static void print_table(const struct checks *checks) {
     if (checks->schedules)
         printf(", emulated, %d schedule%s each", checks->schedule_count,
                checks->schedule_count == 1 ? "" : "s");
-    printf(" (seed %llu)\n", (unsigned long long)checks->requests[0].problem.seed);
+    printf(" (seed %llu)\n", (unsigned long long)checks->requests[0].options.problem.seed);
 }
 
 /* Whether an earlier check failed with the same error, such as a kernel that does not compile: the

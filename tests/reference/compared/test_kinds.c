@@ -1,6 +1,6 @@
 /*
  * Tests that the kinds of inputs that check tries by default, in small problems, check every rule of every operator
- * and produce every output: test_kinds FOLDER [OPERATOR]
+ * and produce every output, and that their texts differ: test_kinds FOLDER [OPERATOR]
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,6 +15,7 @@
 
 #include "compared.h"
 #include "harness/defaults.h"
+#include "harness/option_text.h"
 
 static const char *folder, *only;
 static uint64_t seed;
@@ -87,9 +88,32 @@ static void kinds(void **state) {
     compared_each(folder, only, kinds_of);
 }
 
+/* `check` prints a kind's name and the options that it adds: no two kinds of an operator look the same. */
+static void kinds_differ(const struct compared_pass *passes, int count) {
+    enum { MOST = 16 };
+    for (const struct compared_pass *about = passes; about < passes + count; about++) {
+        const struct smelt__problem_options given = {.seed = seed};
+        char texts[MOST][128];
+        struct smelt__problem_options options = given;
+        for (int kind = 0; smelt__options_kind(about->op, kind, &options); kind++) {
+            assert_in_range(kind, 0, MOST - 1);
+            smelt__problem_inputs(about->specs[0], &given, &options, texts[kind],
+                                  sizeof texts[kind]);
+            for (int other = 0; other < kind; other++)
+                assert_string_not_equal(texts[kind], texts[other]);
+            options = given;
+        }
+    }
+}
+
+static void names(void **state) {
+    (void)state;
+    compared_each(folder, only, kinds_differ);
+}
+
 int main(int count, char **arguments) {
     const char *given = getenv("SMELT_TEST_SEED");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(kinds)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(kinds), cmocka_unit_test(names)};
     if (count < 2)
         return 2;
     folder = arguments[1];
