@@ -12,6 +12,7 @@ everything='--batches 2 --queries 4 --topk-length --strided --max-logits'
 # ---- what it prints -------------------------------------------------------------------------------
 gives 0 '' check --emulate "$operator"
 prints 'every kind of lists' "^  $operator +forward +sm_90a +adversarial +10 of 10 .* passed$"
+prints 'the options that a kind of inputs adds' ' +sm_90a +causal, topk-length, max-logits +[0-9]'
 prints 'the count' '^6 passed, 0 failed on sm_90a, emulated, 4 schedules each \(seed 0\)$'
 prints 'what was compared' \
     '^compared: out [0-9]+, lse [0-9]+, max_logits [0-9]+ elements; rules: empty_query [0-9]+, finite [0-9]+$'
@@ -20,7 +21,7 @@ prints 'the architectures' '^2 passed, 0 failed on sm_80, sm_120a, emulated, 7 s
 # shellcheck disable=SC2086 # words
 gives 0 '' check --emulate --json --lists adversarial --query-list partial $everything "$operator"
 document 'check --emulate --json' results.0.spec=$operator results.0.arch=sm_90a \
-    results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 \
+    results.0.lists=adversarial results.0.inputs=adversarial results.0.where=emulator results.0.seed=0 results.0.passed=true results.0.schedules=4 \
     results.0.reports:array results.0.outputs.out:number results.0.outputs.max_logits:number \
     results.0.rules.empty_query:number results.0.rules.single_slot=0 passed=1
 gives 0 '' check --emulate --json --schedules 1 --lists random "$operator"
@@ -73,6 +74,18 @@ done
 CC=false SMELT_EMU_OBJECTS=$work/none gives 1 SMELT_ERROR_COMPILE check --emulate "$operator"
 [ "$(grep -c SMELT_ERROR_COMPILE "$work/err")" -eq 1 ]
 holds $? 'a compile error is said once' 'it is repeated'
+
+# A call of an undefined function, and of one that is declared only, is one error that names the function.
+mkdir "$work/templates"
+for declared in '' 'extern float absent(float x, float y);'; do
+    sed "s/fmaxf(__uint_as_float(logit)/absent(__uint_as_float(logit)/; s|^/\* Stores a slot.*|$declared|" \
+        "$(dirname "$0")/../../templates/indexer_loss_rows.cu" >"$work/templates/indexer_loss_rows.cu"
+    expected='indexer_loss_rows.cu:[0-9]+:[0-9]+: error: .*absent'
+    [ -z "$declared" ] || expected='the kernel smelt_indexer_loss_rows_.* uses absent, which is declared but not defined'
+    SMELT_TEMPLATES=$work/templates gives 1 "$expected" check --emulate indexer_loss:topk=64 --schedules 1
+    [ "$(grep -c absent "$work/err")" -eq 1 ] || [ -z "$declared" ]
+    holds $? 'one error for an undefined function' 'it is repeated'
+done
 
 # With clang, if installed, as the emulator's compiler: a kernel that copies structs in shared memory.
 if command -v clang >/dev/null; then
@@ -154,9 +167,9 @@ CC=$work/own-cc SMELT_EMU_OBJECTS=$work/objects gives 2 'tokens = ' check --emul
 compiled 4 'lazily, what is not launched is not compiled'
 SMELT_EMU_SOURCE=$work/out.cu compiled 5 'lazily, an edited copy is compiled'
 SMELT_EMU_SOURCE=$work/out.cu compiled 6 'lazily, an edited copy is not kept'
-CC=false SMELT_EMU_OBJECTS=$work/none gives 1 'SMELT_ERROR_DRIVER: cuLaunchKernelEx' check --emulate --lists causal "$operator"
-grep -q "^smelt's emulator: the kernel smelt_sparse_attn_fwd_.* does not compile:" "$work/err"
-holds $? 'lazily, a compile error is reported at the launch' 'it is not'
+CC=false SMELT_EMU_OBJECTS=$work/none gives 1 \
+    'SMELT_ERROR_DRIVER: cuLaunchKernelEx.* \(the emulator: the kernel smelt_sparse_attn_fwd_.* does not compile:$' \
+    check --emulate --lists causal "$operator"
 SMELT_EMU_CFLAGS=--no-such-option gives 1 'no-such-option' check --emulate --lists causal "$operator"
 unset SMELT_EMU_LAZY
 

@@ -1,4 +1,5 @@
 /* The driver's errors in words. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -22,11 +23,18 @@ EMU_EXPORT CUresult cuGetErrorName(CUresult error, const char **name) {
     return CUDA_SUCCESS;
 }
 
-static char error_text[512];
+static char error_text[2048], image_problem[1900];
 static CUresult refused;
 
 void emu_note_refusal(CUresult result) {
     refused = result;
+}
+
+void emu_note_image(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(image_problem, sizeof image_problem, format, arguments);
+    va_end(arguments);
 }
 
 /* A launch's failure is described by its first report. */
@@ -40,10 +48,10 @@ EMU_EXPORT CUresult cuGetErrorString(CUresult error, const char **text) {
         *text = error_text;
         return CUDA_SUCCESS;
     }
-    snprintf(error_text, sizeof error_text, "the emulator: %.480s",
-             error == ERROR_LAUNCH_FAILED || (refused && error == refused)
-                 ? emu_first_report()
-                 : "the call is not possible");
+    snprintf(error_text, sizeof error_text, "the emulator: %s",
+             error == ERROR_LAUNCH_FAILED || (refused && error == refused) ? emu_first_report()
+             : error == CUDA_ERROR_INVALID_IMAGE && *image_problem         ? image_problem
+                                                                   : "the call is not possible");
     *text = error_text;
     return CUDA_SUCCESS;
 }

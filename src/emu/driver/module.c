@@ -79,6 +79,24 @@ static size_t object_bytes(const unsigned char *image) {
            (size_t)header.section_header_bytes * header.section_header_count;
 }
 
+/* After dlopen failed: names the kernel, which is loaded without its symbols for that, and the undefined
+ * symbol. (The C compiler reports undeclared functions.) */
+static CUresult refuse_object(struct CUmod_st *module) {
+    static const char undefined[] = "undefined symbol: ";
+    char why[256];
+    snprintf(why, sizeof why, "%s", dlerror());
+    const char *const symbol = strstr(why, undefined);
+    module->library = dlopen(module->kernel.object, RTLD_LAZY | RTLD_LOCAL);
+    const char *const name = module->library ? dlsym(module->library, "emu_name") : NULL;
+    if (symbol)
+        emu_note_image("the kernel %s uses %s, which is declared but not defined: define it in a "
+                       "template, or call another function",
+                       name ? name : "", symbol + sizeof undefined - 1);
+    else
+        emu_note_image("the kernel cannot be loaded: %s%s", why, "");
+    return CUDA_ERROR_INVALID_IMAGE;
+}
+
 static CUresult load_object(struct CUmod_st *module, const void *image, size_t bytes) {
     module->memory = memfd_create("smelt-emu-kernel", MFD_CLOEXEC);
     if (module->memory < 0 || write(module->memory, image, bytes) != (ssize_t)bytes)
@@ -86,11 +104,7 @@ static CUresult load_object(struct CUmod_st *module, const void *image, size_t b
     snprintf(module->kernel.object, sizeof module->kernel.object, "/proc/%d/fd/%d", getpid(),
              module->memory);
     module->library = dlopen(module->kernel.object, RTLD_NOW | RTLD_LOCAL);
-    if (!module->library) {
-        fprintf(stderr, "smelt's emulator: %s\n", dlerror());
-        return CUDA_ERROR_INVALID_IMAGE;
-    }
-    return describe_kernel(module);
+    return module->library ? describe_kernel(module) : refuse_object(module);
 }
 
 static CUresult keep_lazy(struct CUmod_st *module, const void *image, size_t bytes) {
@@ -112,8 +126,7 @@ CUresult emu_module_complete(struct CUmod_st *module) {
     if (emu_compile_lazy(module->lazy, &object, &bytes, log, sizeof log) == 0)
         result = load_object(module, object, bytes);
     else
-        fprintf(stderr, "smelt's emulator: the kernel %s does not compile:\n%s\n", module->name,
-                log);
+        emu_note_image("the kernel %s does not compile:\n%s", module->name, log);
     free(object);
     if (result == CUDA_SUCCESS) {
         free(module->lazy);
