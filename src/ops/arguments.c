@@ -8,7 +8,10 @@
 #include "runtime/log.h"
 #include "runtime/tensor_map.h"
 
-enum { MOST_MAP_STRIDE_BITS = 40 /* of the copy engine's strides, in bytes */ };
+enum {
+    MOST_MAP_STRIDE_BITS = 40, /* of the copy engine's strides, in bytes */
+    MAP_COLUMNS = 64           /* of a box: 128 bytes, which the swizzle spans */
+};
 
 smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most) {
     if (value >= least && value <= most)
@@ -64,6 +67,23 @@ smelt_status smelt__check_map_strides(const char *name, const struct smelt__tens
             SMELT__TRY(smelt__check_map_stride(name, box->dimensions - 1 - i, box->strides[i],
                                                smelt__map_element_bytes(box->element), knob));
     return SMELT_OK;
+}
+
+smelt_status smelt__make_map(const smelt_context *context, const char *name,
+                             const smelt_const_tensor *tensor, int dimensions,
+                             const int64_t *extents, int heads, int rows, const char *knob,
+                             struct tensor_map *map) {
+    struct smelt__tensor_box box = {.data = tensor->data,
+                                    .element = SMELT__MAP_BF16,
+                                    .swizzle = SMELT__MAP_SWIZZLE_128,
+                                    .dimensions = dimensions,
+                                    .box = {MAP_COLUMNS, heads, rows, 1}};
+    for (int i = 0; i < dimensions; i++) {
+        box.extents[i] = extents[dimensions - 1 - i];
+        box.strides[i] = i > 0 ? tensor->strides[dimensions - 1 - i] : 0;
+    }
+    SMELT__TRY(smelt__check_map_strides(name, &box, knob));
+    return smelt__tensor_map_make(context, &box, map);
 }
 
 size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes) {

@@ -6,9 +6,11 @@
 #pragma once
 
 #include "ops/args_table.h"
+#include "smelt/context.h"
 #include "smelt/status.h"
 
 struct smelt__tensor_box;
+struct tensor_map;
 
 /* least <= value <= most, or INVALID_ARGUMENT. */
 smelt_status smelt__check_extent(const char *name, int64_t value, int64_t least, int64_t most);
@@ -50,6 +52,14 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
 /* The same for all strides of a box with the dimensions of tensor `name`. */
 smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
                                       const char *knob);
+
+/* The tensor map of a bf16 tensor of 3 or 4 dimensions whose last ones are rows, heads and columns, with boxes of
+ * 64 columns, `heads` heads and `rows` rows. `extents`: as shapes are written. Errors: INVALID_ARGUMENT for
+ * strides that the copy engine does not take, as above; DRIVER. */
+smelt_status smelt__make_map(const smelt_context *context, const char *name,
+                             const smelt_const_tensor *tensor, int dimensions,
+                             const int64_t *extents, int heads, int rows, const char *knob,
+                             struct tensor_map *map);
 
 /* Allocates `count` elements of this size in a workspace at *end, and advances *end. Returns their offset. */
 size_t smelt__workspace_place(size_t *end, int64_t count, size_t bytes);

@@ -80,12 +80,24 @@ uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, in
     return (uint32_t)(blocks < most ? blocks : most);
 }
 
+static smelt_status launch_items(const struct smelt__call *call, const struct smelt__kernel *kernel,
+                                 int64_t items, int64_t free_multiprocessors, int pdl,
+                                 const void *params) {
+    const int64_t most = smelt__available_blocks(kernel, free_multiprocessors);
+    const struct smelt__launch launch = {
+        .blocks = {smelt__blocks_for(kernel, items, most)}, .pdl = pdl, .params = params};
+    return smelt__kernel_launch(call->op->context, kernel, &launch, call->stream);
+}
+
 smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                 int64_t items, int64_t free_multiprocessors, const void *params) {
-    const int64_t most = smelt__available_blocks(kernel, free_multiprocessors);
-    const struct smelt__launch launch = {.blocks = {smelt__blocks_for(kernel, items, most)},
-                                         .params = params};
-    return smelt__kernel_launch(call->op->context, kernel, &launch, call->stream);
+    return launch_items(call, kernel, items, free_multiprocessors, 0, params);
+}
+
+smelt_status smelt__call_launch_pdl(const struct smelt__call *call,
+                                    const struct smelt__kernel *kernel, int64_t items,
+                                    int64_t free_multiprocessors, const void *params) {
+    return launch_items(call, kernel, items, free_multiprocessors, 1, params);
 }
 
 /* ---- numbers ---------------------------------------------------------------------------------- */

@@ -166,7 +166,10 @@ int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free
 /* Blocks for `items` of a kernel, at most `most`. */
 uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most);
 
-/* Launches the kernel of a call that is one plain launch: `items` of it, fewer multiprocessors than
- * the device has where some are to stay free. */
+/* Launches a kernel of a call: `items` of it, fewer multiprocessors than the device has where some are to stay
+ * free. The second function does so with PDL. */
 smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                 int64_t items, int64_t free_multiprocessors, const void *params);
+smelt_status smelt__call_launch_pdl(const struct smelt__call *call,
+                                    const struct smelt__kernel *kernel, int64_t items,
+                                    int64_t free_multiprocessors, const void *params);

@@ -11,13 +11,11 @@
 #include "ops/divide.h"
 #include "ops/key_grads.h"
 #include "runtime/log.h"
-#include "runtime/tensor_map.h"
 
 enum {
-    TENSOR_MAP_COLUMNS = 64, /* of a box */
-    ZERO_WORDS = 4,          /* that are filled at a time */
-    MOST_UNIT_BITS = 22,     /* an addend's, in units: fp32 holds so many, and one more */
-    BOUND_BITS = 31          /* of all addends of a row together */
+    ZERO_WORDS = 4,      /* that are filled at a time */
+    MOST_UNIT_BITS = 22, /* an addend's, in units: fp32 holds so many, and one more */
+    BOUND_BITS = 31      /* of all addends of a row together */
 };
 
 static void *at(const struct smelt__indexer_bwd_call *call, size_t offset) {
@@ -169,18 +167,10 @@ static smelt_status launch_grains(const struct smelt__indexer_bwd_call *call,
 /* q, boxes of one query. */
 static smelt_status make_map(const struct smelt__indexer_bwd_call *call, struct tensor_map *map) {
     const struct smelt__indexer_bwd *indexer = call->indexer;
-    const smelt_const_tensor *q = &call->args->q;
-    const struct smelt__tensor_box box = {
-        .data = q->data,
-        .element = SMELT__MAP_BF16,
-        .swizzle = SMELT__MAP_SWIZZLE_128,
-        .dimensions = 3,
-        .extents = {indexer->dim, indexer->heads, call->args->tokens},
-        .strides = {0, q->strides[1], q->strides[0]},
-        .box = {TENSOR_MAP_COLUMNS, indexer->main.block_heads / indexer->main.group_queries, 1},
-    };
-    SMELT__TRY(smelt__check_map_strides(indexer->q_name, &box, "main.variant=mma"));
-    return smelt__tensor_map_make(indexer->context, &box, map);
+    const int64_t extents[] = {call->args->tokens, indexer->heads, indexer->dim};
+    return smelt__make_map(indexer->context, indexer->q_name, &call->args->q, 3, extents,
+                           indexer->main.block_heads / indexer->main.group_queries, 1,
+                           "main.variant=mma", map);
 }
 
 static smelt_status fill_main(const struct smelt__indexer_bwd_call *call,

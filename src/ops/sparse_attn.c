@@ -110,13 +110,10 @@ static smelt_status launch(struct smelt__call *call) {
         return SMELT_OK;
     if (attn->buckets)
         return launch_buckets(attn, call, queries, &params);
-    const struct smelt__kernel *kernel = call->op->kernels[0];
-    const int64_t most = smelt__available_blocks(kernel, args->free_multiprocessors);
     /* With programmatic dependent launch (PDL), which costs the driver less (bench/log/tools.md).
      * The kernel itself waits for earlier work in the stream. */
-    const struct smelt__launch one = {
-        .blocks = {smelt__blocks_for(kernel, queries, most)}, .pdl = 1, .params = &params};
-    return smelt__kernel_launch(call->op->context, kernel, &one, call->stream);
+    return smelt__call_launch_pdl(call, call->op->kernels[0], queries, args->free_multiprocessors,
+                                  &params);
 }
 
 /* ---- the backward pass ----------------------------------------------------------------------- */

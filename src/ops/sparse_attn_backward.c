@@ -11,13 +11,11 @@
 #include "ops/key_grads.h"
 #include "ops/split_sizes.h"
 #include "runtime/log.h"
-#include "runtime/tensor_map.h"
 
 enum {
     LISTS_SHARE = 2, /* with PDL the lists kernel leaves 1/2 of the device to the rows kernel */
     ZERO_STEPS = 4,  /* zero vectors stored per thread; more zeros use more thread blocks */
     ZERO_WORDS = 4,  /* words of a vector */
-    TENSOR_MAP_COLUMNS = 64, /* columns of a box */
 };
 
 void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bounds, int buckets,
@@ -233,23 +231,16 @@ static int step_of(const struct call *call) {
     return call->args->rows <= SMELT__SPLIT_LOOSE_ROWS ? STEP_LOOSE : STEP_CLOSE;
 }
 
-/* A tensor map of q or grad_out, [batches, tokens, HEADS, columns], with boxes of one query. */
+/* A tensor map of q or grad_out, with boxes of one query. */
 static smelt_status make_map(const struct call *call, const char *name,
                              const smelt_const_tensor *tensor, int columns,
                              struct tensor_map *map) {
     const struct smelt__sparse_attn_backward *backward = call->backward;
-    const int heads = backward->main.block_heads / backward->main.group_queries;
-    const struct smelt__tensor_box box = {
-        .data = tensor->data,
-        .element = SMELT__MAP_BF16,
-        .swizzle = SMELT__MAP_SWIZZLE_128,
-        .dimensions = 4,
-        .extents = {columns, backward->shape.heads, call->args->tokens, call->args->batches},
-        .strides = {0, tensor->strides[2], tensor->strides[1], tensor->strides[0]},
-        .box = {TENSOR_MAP_COLUMNS, heads, 1, 1},
-    };
-    SMELT__TRY(smelt__check_map_strides(name, &box, "bwd.variant=mma"));
-    return smelt__tensor_map_make(backward->op->context, &box, map);
+    const int64_t extents[] = {call->args->batches, call->args->tokens, backward->shape.heads,
+                               columns};
+    return smelt__make_map(backward->op->context, name, tensor, 4, extents,
+                           backward->main.block_heads / backward->main.group_queries, 1,
+                           "bwd.variant=mma", map);
 }
 
 /* The main kernel's grid and params, except for the groups of a launch. INVALID_ARGUMENT if TMA does
