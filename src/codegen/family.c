@@ -48,6 +48,19 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
     return kernel;
 }
 
+struct smelt__spec *smelt__expansion_add_role(struct smelt__expansion *expansion,
+                                              const struct smelt__spec *spec, unsigned pass,
+                                              int role, const struct smelt__kernel_family *family,
+                                              int number) {
+    struct smelt__spec *const kernel =
+        smelt__expansion_add_other(expansion, spec, family, number, pass);
+    for (int i = 0; i < spec->schema->member_count; i++)
+        if (spec->schema->members[i].schema == &family->schema)
+            smelt__spec_inherit(spec, i, kernel);
+    smelt__expansion_role(expansion, role);
+    return kernel;
+}
+
 void smelt__expansion_role(struct smelt__expansion *expansion, int role) {
     expansion->role[expansion->count - 1] = (unsigned char)role;
 }
@@ -146,6 +159,10 @@ int smelt__expansion_plan(struct smelt__expansion *expansion,
 
 /* ---- kernels to plans ------------------------------------------------------------------------ */
 
+static int is_sm90(const char *variant) {
+    return strncmp(variant, "sm90", 4) == 0;
+}
+
 static int has_knob(const struct smelt__variant *variant, const struct smelt__key *knob) {
     return !knob->variants || smelt__name_listed(knob->variants, variant->name);
 }
@@ -180,6 +197,31 @@ static int check_knobs(const struct smelt__spec *spec, const struct smelt__varia
     return 0;
 }
 
+/* Names the plan's variant, template and kernel. Names have two parts if the family has several passes or is built
+ * on certain instructions. */
+static void name(const struct smelt__spec *spec, const char *variant, struct smelt__plan *plan) {
+    const int passes = smelt__spec_key(spec->schema, "pass") >= 0;
+    plan->variant = passes ? smelt__spec_choice(spec, "pass") : variant;
+    const char *const part =
+        passes || strcmp(variant, "mma") == 0 || is_sm90(variant) ? plan->variant : "";
+    smelt__plan_set_template(plan, part);
+    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s%s%s", spec->schema->name,
+             *part ? "_" : "", part);
+}
+
+/* Refuses variant sm90 where there is no wgmma. */
+static int refuse_without_warpgroups(const struct smelt__spec *spec, const char *variant,
+                                     const struct smelt__arch *arch,
+                                     struct smelt__message *message) {
+    if (arch->warpgroup_products || !is_sm90(variant))
+        return 0;
+    if (smelt__spec_key(spec->schema, "variant") < 0)
+        return smelt__message_set(message, "%s runs on sm_90a only, not on %s", spec->schema->name,
+                                  arch->name);
+    return smelt__spec_refuse(
+        spec, message, "variant=sm90 runs on sm_90a only; use variant=mma on %s", arch->name);
+}
+
 /* Plans one variant. */
 static int plan_variant(const struct smelt__spec *spec, const struct smelt__variant *variant,
                         const struct smelt__arch *arch, struct smelt__plan *plan,
@@ -189,9 +231,10 @@ static int plan_variant(const struct smelt__spec *spec, const struct smelt__vari
         return -1;
     plan->spec = *spec;
     plan->arch = arch;
-    plan->variant = variant->name;
     plan->blocks_per_item = 1;
-    if (variant->plan(spec, arch, plan, message))
+    name(spec, variant->name, plan);
+    if (refuse_without_warpgroups(spec, variant->name, arch, message) ||
+        variant->plan(spec, arch, plan, message))
         return -1;
     if (plan->defect)
         return smelt__spec_refuse(spec, message, "the plan has a defect at %s; please report it",

@@ -146,7 +146,13 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                int number, unsigned pass);
 
-/* Gives the kernel that was added last a role (struct smelt__expansion). Without it the role is one more than
+/* The same for a kernel of either kind, with a role (struct smelt__expansion). */
+struct smelt__spec *smelt__expansion_add_role(struct smelt__expansion *expansion,
+                                              const struct smelt__spec *spec, unsigned pass,
+                                              int role, const struct smelt__kernel_family *family,
+                                              int number);
+
+/* Gives the kernel that was added last a role. Without it the role is one more than
  * that of the kernel added before in the same pass, and 0 for the pass's first kernel. */
 void smelt__expansion_role(struct smelt__expansion *expansion, int role);
 

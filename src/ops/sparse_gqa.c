@@ -29,22 +29,21 @@ enum {
 struct forward {
     struct smelt__gqa gqa;
     const smelt_sparse_gqa_args *args;
-    const struct smelt__sparse_gqa_launch *launch; /* of the main kernel */
-    struct sparse_gqa_fwd_params params;           /* query-stationary */
-    struct attention_lists_params groups;          /* query-stationary, if lists are united */
-    struct sparse_gqa_block_params block;          /* block-stationary */
+    struct sparse_gqa_fwd_params params;  /* query-stationary; others' are copied from it */
+    struct attention_lists_params groups; /* query-stationary, if lists are united */
+    struct sparse_gqa_block_params block; /* block-stationary */
 };
 
-/* ---- groups of neighbouring queries whose lists are united (entries of 1 to 16 rows) ----------- */
+/* ---- query-stationary ------------------------------------------------------------------------ */
 
+/* Groups of neighbouring queries whose lists are united (entries of 1 to 16 rows). */
 static smelt_status place_groups(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
-    const int64_t blocks = smelt__divide_up(gqa->fields.rows, gqa->granularity);
-    const int64_t queries = forward->launch->queries;
+    const int64_t queries = gqa->launch->queries;
     const int64_t groups = smelt__divide_up(gqa->queries, queries);
     const int64_t stride = smelt__divide_up(queries * gqa->fields.width, LIST_STEP) * LIST_STEP;
     const int64_t lists = gqa->index.groups * groups;
-    if (gqa->fields.batches * blocks * gqa->granularity >= MOST_ROWS)
+    if (gqa->fields.batches * gqa->index.blocks * gqa->shape.granularity >= MOST_ROWS)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "batches * rows is %" PRId64
                            "; with unite=1 it must be below 2^28: leave unite=1 out",
@@ -61,28 +60,30 @@ static smelt_status place_groups(struct forward *forward) {
         .topk = (int)gqa->fields.width,
         .ascending = 1,
     };
-    forward->params.groups.blocks = (int)blocks;
     return SMELT_OK;
 }
 
-/* Unites one list, number `list`, of each group's queries. */
-static smelt_status unite_list(const struct forward *forward, int64_t list) {
-    const struct smelt__gqa *const gqa = &forward->gqa;
-    const int64_t first = list * forward->groups.groups;
+/* Unites the lists of groups of queries, a list of each query at a time. */
+static smelt_status unite_groups(const struct forward *forward) {
+    const struct sparse_gqa_lists_params *const index = &forward->gqa.index;
     struct attention_lists_params params = forward->groups;
-    params.counts += first;
-    params.keys += first * params.key_stride;
-    params.masks += first * params.key_stride;
-    params.work = forward->params.groups.work;
-    params.work.rows = forward->params.groups.blocks;
-    params.work.indices += list * forward->params.lists.indices_group_stride;
-    if (params.work.topk_length)
-        params.work.topk_length += list * forward->params.lists.topk_length_group_stride;
-    return smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_GROUPS, params.groups, &params);
+    params.work = index->work;
+    params.work.rows = index->blocks;
+    for (int list = 0; list < index->groups; list++) {
+        SMELT__TRY(
+            smelt__gqa_launch_all(&forward->gqa, SMELT__SPARSE_GQA_GROUPS, params.groups, &params));
+        params.counts += params.groups;
+        params.keys += (int64_t)params.groups * params.key_stride;
+        params.masks += (int64_t)params.groups * params.key_stride;
+        params.work.indices += index->lists.indices_group_stride;
+        if (params.work.topk_length)
+            params.work.topk_length += index->lists.topk_length_group_stride;
+    }
+    return SMELT_OK;
 }
 
-/* Unites the lists of groups of queries, which then are the main kernel's items. */
-static smelt_status launch_groups(struct forward *forward) {
+/* Makes the groups the main kernel's items. */
+static void take_groups(struct forward *forward) {
     const struct attention_lists_params *const groups = &forward->groups;
     struct work_params *const work = &forward->params.work;
     forward->params.groups = (struct gqa_groups_params){
@@ -93,54 +94,44 @@ static smelt_status launch_groups(struct forward *forward) {
         .masks = groups->masks,
         .groups = groups->groups,
         .key_stride = groups->key_stride,
-        .blocks = forward->params.groups.blocks,
+        .blocks = forward->gqa.index.blocks,
     };
-    for (int list = 0; list < forward->gqa.index.groups; list++)
-        SMELT__TRY(unite_list(forward, list));
     *work = (struct work_params){
         .batches = 1,
         .tokens = groups->groups,
         .rows = work->rows,
         .width = work->width,
         .query_capacity = groups->groups,
-        .pdl_wait_at_end = work->pdl_wait_at_end,
     };
-    return SMELT_OK;
 }
 
 static smelt_status launch_queries(struct forward *forward) {
     const struct smelt__gqa *const gqa = &forward->gqa;
-    const struct smelt__kernel *const kernel = gqa->kernels[SMELT__SPARSE_GQA_FWD];
-    if (forward->launch->queries > 1)
-        SMELT__TRY(launch_groups(forward));
-    const int64_t most = smelt__available_blocks(kernel, gqa->free_multiprocessors);
-    const struct smelt__launch launch = {
-        .blocks = {smelt__blocks_for(kernel, forward->params.work.query_capacity, most)},
-        .pdl = 1,
-        .params = &forward->params};
-    return smelt__kernel_launch(gqa->call->op->context, kernel, &launch, gqa->call->stream);
+    if (gqa->launch->queries > 1) {
+        SMELT__TRY(unite_groups(forward));
+        take_groups(forward);
+    }
+    return smelt__call_launch_pdl(gqa->call, gqa->kernels[SMELT__SPARSE_GQA_FWD],
+                                  forward->params.work.query_capacity, gqa->free_multiprocessors,
+                                  &forward->params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
 
-/* The tiles of queries whose lists may be united; zeros if none may be. */
-static struct smelt__sparse_gqa_united_launch tiles_of(const struct smelt__gqa *gqa) {
-    const struct smelt__sparse_gqa_united_launch none = {0, 0};
+/* Queries of the tiles whose lists may be united; 0 if none may be. */
+static int tile_entries(const struct smelt__gqa *gqa) {
     const struct smelt__kernel *const united = gqa->kernels[SMELT__SPARSE_GQA_UNITED];
-    if (!united)
-        return none;
-    const struct smelt__sparse_gqa_united_launch *launch =
-        smelt__sparse_gqa_united_launch(&united->plan);
-    return launch->tile_entries * gqa->fields.width <= SMELT__GQA_LISTS_MOST_SLOTS ? *launch : none;
+    const int entries = united ? smelt__sparse_gqa_launch(&united->plan)->queries : 0;
+    return entries * gqa->fields.width <= SMELT__GQA_LISTS_MOST_SLOTS ? entries : 0;
 }
 
 static smelt_status place_blocks(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
-    const size_t value_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dv);
-    const size_t lse_bytes = SMELT__GQA_UNIT_HEADS * sizeof(float);
-    smelt__gqa_split(gqa, forward->launch, value_bytes + lse_bytes);
+    const size_t value_bytes = (size_t)(SMELT__GQA_UNIT * SMELT__GQA_ELEMENT * gqa->shape.dv);
+    const size_t lse_bytes = SMELT__GQA_UNIT * sizeof(float);
+    smelt__gqa_split(gqa, value_bytes + lse_bytes);
     SMELT__TRY(
-        smelt__gqa_place_index(gqa, forward->launch->segment, SMELT__GQA_PAIRS, tiles_of(gqa)));
+        smelt__gqa_place_index(gqa, gqa->launch->segment, SMELT__GQA_PAIRS, tile_entries(gqa)));
     const int64_t units = gqa->chunk * gqa->fields.width * gqa->units;
     forward->block.partials = smelt__gqa_take(gqa, units, value_bytes);
     forward->block.partial_lse = smelt__gqa_take(gqa, units, lse_bytes);
@@ -167,15 +158,7 @@ static smelt_status launch_merge(const struct forward *forward) {
                              &params);
 }
 
-/* Launches the pass that unites the lists of tiles where these have enough blocks in common. */
-static smelt_status launch_unite(const struct smelt__gqa *gqa) {
-    const int64_t tiles = smelt__gqa_tiles(gqa) * gqa->index.groups;
-    return smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_UNITE,
-                                 smelt__divide_up(tiles, SMELT__GQA_LISTS_UNITE_TILES),
-                                 &gqa->index);
-}
-
-static smelt_status launch_united(const struct forward *forward) {
+static smelt_status launch_united(const struct forward *forward, int64_t tiles) {
     const struct smelt__gqa *const gqa = &forward->gqa;
     const struct sparse_gqa_united_params params = {
         OUTPUTS(&forward->params, &gqa->index),
@@ -187,19 +170,22 @@ static smelt_status launch_united(const struct forward *forward) {
         .united = gqa->index.united,
         .scale = forward->params.scale,
     };
-    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_UNITED, smelt__gqa_tiles(gqa) * gqa->kv_heads,
-                             &params);
+    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_UNITED, tiles * gqa->shape.kv_heads, &params);
 }
 
-static smelt_status launch_chunk(void *user) {
-    const struct forward *const forward = user;
+/* With tiles the pass unite first unites their lists where these have enough blocks in common. */
+static smelt_status launch_chunk(const struct forward *forward) {
     const struct smelt__gqa *const gqa = &forward->gqa;
-    const int tiles = gqa->index.tiles != NULL;
+    const int64_t tiles =
+        gqa->index.tiles ? smelt__divide_up(gqa->index.entries, gqa->index.tile_entries) : 0;
     if (tiles)
-        SMELT__TRY(launch_unite(gqa));
+        SMELT__TRY(smelt__gqa_launch_all(
+            gqa, SMELT__SPARSE_GQA_UNITE,
+            smelt__divide_up(tiles * gqa->index.groups, SMELT__GQA_LISTS_UNITE_TILES),
+            &gqa->index));
     SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_COUNT));
     if (tiles)
-        SMELT__TRY(launch_united(forward));
+        SMELT__TRY(launch_united(forward, tiles));
     if (gqa->lists > 0)
         SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_FWD, INT32_MAX, &forward->block));
     return launch_merge(forward);
@@ -207,13 +193,13 @@ static smelt_status launch_chunk(void *user) {
 
 static smelt_status launch_blocks(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
-    gqa->index.work = forward->params.work;
-    gqa->index.lists = forward->params.lists;
     forward->block.scale = forward->args->scale;
     if (gqa->lists > 0)
-        SMELT__TRY(smelt__gqa_sources(gqa, forward->launch, &forward->block.items,
-                                      &forward->block.q_map, &forward->block.k, &forward->block.v));
-    return smelt__gqa_each_chunk(gqa, launch_chunk, forward);
+        SMELT__TRY(smelt__gqa_sources(gqa, &forward->block.items, &forward->block.q_map,
+                                      &forward->block.k, &forward->block.v));
+    while (smelt__gqa_next_chunk(gqa))
+        SMELT__TRY(launch_chunk(forward));
+    return SMELT_OK;
 }
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
@@ -221,11 +207,10 @@ static smelt_status launch_blocks(struct forward *forward) {
 static smelt_status place(const struct smelt__call *call, struct forward *forward) {
     const smelt_sparse_gqa_args *args = call->args;
     *forward = (struct forward){.gqa = SMELT__GQA(call, args), .args = args};
-    SMELT__TRY(smelt__gqa_begin(&forward->gqa));
-    forward->launch = smelt__sparse_gqa_launch(&forward->gqa.kernels[SMELT__SPARSE_GQA_FWD]->plan);
-    if (forward->launch->segment > 0) /* other plans leave it 0 */
+    SMELT__TRY(smelt__gqa_begin(&forward->gqa, SMELT__SPARSE_GQA_FWD));
+    if (forward->gqa.launch->segment > 0) /* other plans leave it 0 */
         return place_blocks(forward);
-    return forward->launch->queries > 1 ? place_groups(forward) : SMELT_OK;
+    return forward->gqa.launch->queries > 1 ? place_groups(forward) : SMELT_OK;
 }
 
 static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
@@ -235,13 +220,11 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     return SMELT_OK;
 }
 
-/* Fills the query-stationary kernels' params, from which other kernels' params are copied. */
-static void pack(struct forward *forward) {
+static struct sparse_gqa_fwd_params pack(const struct forward *forward) {
     const smelt_sparse_gqa_args *args = forward->args;
-    const struct gqa_groups_params groups = forward->params.groups;
-    forward->params = (struct sparse_gqa_fwd_params){
-        .work = smelt__attention_work(&forward->gqa.fields, forward->gqa.queries),
-        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
+    return (struct sparse_gqa_fwd_params){
+        .work = forward->gqa.index.work,
+        .lists = forward->gqa.index.lists,
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
         SMELT__TENSOR_BSH(v, args->v),
@@ -249,7 +232,6 @@ static void pack(struct forward *forward) {
         SMELT__TENSOR_BTH(out, args->out),
         SMELT__TENSOR_BTH(lse, args->lse),
         .scale = args->scale,
-        .groups = groups,
     };
 }
 
@@ -258,14 +240,12 @@ static smelt_status launch(struct smelt__call *call) {
     const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct forward forward;
     SMELT__TRY(smelt__attention_check_call(&fields));
-    const int64_t queries = smelt__attention_count_queries(&fields);
-    if (queries == 0)
+    if (smelt__attention_count_queries(&fields) == 0)
         return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(place(call, &forward));
-    SMELT__TRY(smelt__call_check(call, forward.gqa.bytes, NULL, 0));
-    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_FORWARD, queries));
-    pack(&forward);
-    return forward.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
+    SMELT__TRY(smelt__gqa_check(&forward.gqa, call));
+    forward.params = pack(&forward);
+    return forward.gqa.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
 }
 
 /* ---- the operator ---------------------------------------------------------------------------- */

@@ -20,25 +20,19 @@
 #include "sparse_gqa_lists.params.h"
 #include "sparse_gqa_scores_fwd.params.h"
 
-/* The params of lists and limits from a pass's args struct, with all strides set. */
-#define SMELT__SPARSE_GQA_LISTS_PARAMS(args)                                                       \
-    {                                                                                              \
-        .limit = (args)->limit.data, .limit_batch_stride = (args)->limit.strides[0],               \
-        .limit_token_stride = (args)->limit.strides[1],                                            \
-        .indices_group_stride = (args)->indices.strides[2],                                        \
-        .topk_length_group_stride = (args)->topk_length.strides[2]                                 \
-    }
+enum { SMELT__GQA_ELEMENT = 2 /* bytes */ };
 
 /* A call of a pass. When only the workspace's size is computed, the pointers to its arrays are not valid. */
 struct smelt__gqa {
     const struct smelt__call *call;
-    const struct smelt__kernel *const *kernels; /* of the pass, by role */
+    const struct smelt__kernel *const *kernels;    /* of the pass, by role */
+    const struct smelt__sparse_gqa_launch *launch; /* of the main kernel */
+    struct smelt__gqa_shape shape;
     struct smelt__attention_call fields;
-    const smelt_const_tensor *q, *k, *v;
+    const smelt_const_tensor *q, *k, *v, *limit;
     int64_t free_multiprocessors;
     void *workspace;
-    size_t bytes; /* of the workspace */
-    int heads, kv_heads, dqk, dv, granularity;
+    size_t bytes;    /* of the workspace */
     int64_t queries; /* entries of the query list */
     /* The reverse index; its fields work and lists are set once the strides are. */
     struct sparse_gqa_lists_params index;
@@ -51,72 +45,71 @@ struct smelt__gqa {
 #define SMELT__GQA(call_, args)                                                                    \
     {                                                                                              \
         .call = (call_), .fields = SMELT__ATTENTION_CALL(args), .q = &(args)->q, .k = &(args)->k,  \
-        .v = &(args)->v, .free_multiprocessors = (args)->free_multiprocessors,                     \
-        .workspace = (args)->workspace                                                             \
+        .v = &(args)->v, .limit = &(args)->limit,                                                  \
+        .free_multiprocessors = (args)->free_multiprocessors, .workspace = (args)->workspace       \
     }
 
-/* Sets the fields that follow from the spec and the extents. INVALID_ARGUMENT for an illegal number of
- * queries or rows. */
-smelt_status smelt__gqa_begin(struct smelt__gqa *gqa);
+/* Sets the fields that follow from the spec and the extents. `main`: the main kernel's role. INVALID_ARGUMENT
+ * for an illegal number of queries or rows. */
+smelt_status smelt__gqa_begin(struct smelt__gqa *gqa, int main);
 
 /* Places the next array in the workspace. */
 void *smelt__gqa_take(struct smelt__gqa *gqa, int64_t count, size_t bytes);
+
+/* Checks the tensors and the workspace, in which all arrays are placed, and the grid. Errors:
+ * INVALID_ARGUMENT. */
+smelt_status smelt__gqa_check(struct smelt__gqa *gqa, struct smelt__call *call);
+
+/* The lists and limits of a call whose strides are set. */
+struct gqa_lists_params smelt__gqa_lists(const struct smelt__attention_call *fields,
+                                         const smelt_const_tensor *limit);
+
+/* Launches kernel number `role` for `items` items, on all multiprocessors but free_multiprocessors;
+ * the second function, for kernels that need a thread block for each item, uses all multiprocessors. Errors:
+ * DRIVER. */
+static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int role, int64_t items,
+                                             const void *params) {
+    return smelt__call_launch(gqa->call, gqa->kernels[role], items, gqa->free_multiprocessors,
+                              params);
+}
+static inline smelt_status smelt__gqa_launch_all(const struct smelt__gqa *gqa, int role,
+                                                 int64_t items, const void *params) {
+    return smelt__call_launch(gqa->call, gqa->kernels[role], items, 0, params);
+}
 
 /* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */
 
 /* The index's optional arrays: `queries`; `pairs`, `places` and `order`. */
 enum { SMELT__GQA_QUERIES = 1, SMELT__GQA_PAIRS = 2 };
 
-/* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tiles`: the tiles
- * whose lists may be united, zeros if there are none. INVALID_ARGUMENT for more lists or pairs than a kernel
- * can number. */
+/* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tile_entries`: of
+ * the tiles whose lists may be united, 0 if there are none. INVALID_ARGUMENT for more lists or pairs than a
+ * kernel can number. */
 smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
-                                    struct smelt__sparse_gqa_united_launch tiles);
+                                    int tile_entries);
 
-/* The number of tiles of the indexed entries, for one group. */
-int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa);
+/* Sets gqa->index to the next gqa->chunk entries. 0: there are none left. */
+int smelt__gqa_next_chunk(struct smelt__gqa *gqa);
 
-/* Launches the passes count, scan and fill of sparse_gqa_lists on the entries of the index; `first` is the kernel
- * number of count. Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
+/* Launches the passes count, scan and fill of sparse_gqa_lists on the entries of the index; `first`: the role
+ * of count. Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
 smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first);
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
 
-enum { SMELT__GQA_UNIT_HEADS = 8, SMELT__GQA_ELEMENT = 2 /* bytes */ };
-
 /* Divides the queries into chunks with at most 2.5 GiB of partial results each; `unit_bytes`: bytes of a
  * unit's partial results. */
-void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
-                      size_t unit_bytes);
+void smelt__gqa_split(struct smelt__gqa *gqa, size_t unit_bytes);
 
 /* Fills in the inputs of these kernels: the index, q, k and v. Errors: INVALID_ARGUMENT for strides that
  * tensor maps do not support; DRIVER. */
-smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
-                                const struct smelt__sparse_gqa_launch *launch,
-                                struct gqa_items_params *items, struct tensor_map *q_map,
-                                struct gqa_block_source *k, struct gqa_block_source *v);
+smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa, struct gqa_items_params *items,
+                                struct tensor_map *q_map, struct gqa_block_source *k,
+                                struct gqa_block_source *v);
 /* Makes the tensor map of q or grad_out. Errors as above. */
 smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name,
                                   const smelt_const_tensor *tensor, int columns,
-                                  const struct smelt__sparse_gqa_launch *launch,
                                   struct tensor_map *map);
-
-/* Calls `launch` for each chunk, after setting gqa->index to it; stops at the first error. */
-smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
-                                   void *user);
-
-/* Launches kernel number `number` for `items` items, on all multiprocessors but free_multiprocessors;
- * the second function, for kernels that need a thread block for each item, uses all multiprocessors. Errors:
- * DRIVER. */
-static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int number,
-                                             int64_t items, const void *params) {
-    return smelt__call_launch(gqa->call, gqa->kernels[number], items, gqa->free_multiprocessors,
-                              params);
-}
-static inline smelt_status smelt__gqa_launch_all(const struct smelt__gqa *gqa, int number,
-                                                 int64_t items, const void *params) {
-    return smelt__call_launch(gqa->call, gqa->kernels[number], items, 0, params);
-}
 
 /* ---- the backward pass (sparse_gqa_backward.c): its workspace, and its launch ---------------- */
 

@@ -44,7 +44,6 @@ enum kind {
 struct backward {
     struct smelt__gqa gqa;
     const smelt_sparse_gqa_grad_args *args;
-    const struct smelt__sparse_gqa_launch *launch; /* of sparse_gqa_bwd_keys */
     enum kind kind;
     int deterministic;
     int64_t keys;  /* rows of dk */
@@ -56,48 +55,51 @@ struct backward {
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-/* Whether sparse_gqa_bwd adds to the sums of dk and dv. For each slot it adds to the rows of a block,
- * whereas sparse_gqa_bwd_keys reads the heads of a group. One addition takes as long as `reads` reads. */
-static int sums_by_query(const struct backward *backward) {
-    const struct smelt__gqa *const gqa = &backward->gqa;
-    const struct smelt__plan *plan = &gqa->kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]->plan;
-    const int64_t slots = gqa->queries * gqa->index.groups * gqa->fields.width;
-    const int64_t sums = backward->keys * (gqa->dqk + gqa->dv) * (int64_t)sizeof(float);
-    const int reads = sums > SMELT__SPLIT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
-    if (strcmp(plan->variant, "sm90") != 0)
-        return 0;
-    if (backward->deterministic)
-        return smelt__sparse_gqa_launch(plan)->exact && slots < MOST_SLOTS &&
-               (gqa->fields.queries->data ? gqa->queries : gqa->fields.tokens) <= MOST_EXACT;
-    return backward->kind != FEW || slots > MOST_SLOTS ||
-           gqa->heads / gqa->kv_heads > reads * gqa->granularity;
+/* Parts of the sums of dsink: thread blocks of attention_bwd_rows. */
+static int64_t parts_of(const struct smelt__gqa *gqa) {
+    return smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
 }
 
-static enum kind kind_of(struct backward *backward) {
-    const struct smelt__plan *plan = &backward->gqa.kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS]->plan;
-    backward->launch = smelt__sparse_gqa_launch(plan);
-    if (backward->launch->segment > 0)
+static int is_sm90(const struct smelt__kernel *kernel) {
+    return strcmp(kernel->plan.variant, "sm90") == 0;
+}
+
+/* sparse_gqa_bwd may add to the sums of dk and dv: for each slot it adds to the rows of a block, whereas
+ * sparse_gqa_bwd_keys reads the heads of a group. One addition takes as long as `reads` reads. */
+static enum kind kind_of(const struct backward *backward) {
+    const struct smelt__gqa *const gqa = &backward->gqa;
+    const struct smelt__kernel *const *const kernels = gqa->kernels;
+    const enum kind by_key = is_sm90(kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS]) ? FEW : BY_KEY;
+    const int64_t slots = gqa->queries * gqa->index.groups * gqa->fields.width;
+    const int64_t sums = backward->keys * (gqa->shape.dqk + gqa->shape.dv) * (int64_t)sizeof(float);
+    const int reads = sums > SMELT__SPLIT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
+    if (gqa->launch->segment > 0)
         return BLOCKS;
-    backward->kind = strcmp(plan->variant, "sm90") == 0 ? FEW : BY_KEY;
-    return sums_by_query(backward) ? BY_QUERY : backward->kind;
+    if (!is_sm90(kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]))
+        return by_key;
+    const int by_query =
+        backward->deterministic
+            ? kernels[SMELT__SPARSE_GQA_BACKWARD_GRAINS] && slots < MOST_SLOTS &&
+                  (gqa->fields.queries->data ? gqa->queries : gqa->fields.tokens) <= MOST_EXACT
+            : by_key != FEW || slots > MOST_SLOTS ||
+                  gqa->shape.group > reads * gqa->shape.granularity;
+    return by_query ? BY_QUERY : by_key;
 }
 
 /* The reverse index, and how much of it a launch takes. */
 static smelt_status place_index(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
-    const struct smelt__sparse_gqa_united_launch none = {0, 0};
-    const int64_t group = gqa->heads / gqa->kv_heads, width = gqa->fields.width;
+    const int64_t group = gqa->shape.group, width = gqa->fields.width;
     const int64_t entries =
-        SMELT__SPLIT_RANGE_BYTES / (group * (gqa->dqk + gqa->dv) * SMELT__GQA_ELEMENT);
+        SMELT__SPLIT_RANGE_BYTES / (group * (gqa->shape.dqk + gqa->shape.dv) * SMELT__GQA_ELEMENT);
     SMELT__TRY(smelt__gqa_place_index(
-        gqa, backward->deterministic ? WHOLE_LISTS : SMELT__SPARSE_GQA_SEGMENT, SMELT__GQA_QUERIES,
-        none));
+        gqa, backward->deterministic ? WHOLE_LISTS : SMELT__GQA_SEGMENT, SMELT__GQA_QUERIES, 0));
     if (backward->kind != FEW)
         return SMELT_OK;
     const int64_t chunk = gqa->index.chunk_entries;
     const int64_t most = width > 0 ? INT32_MAX / (chunk * group) / width : 1;
     if (gqa->queries > INT32_MAX / group || most < 1 ||
-        gqa->fields.batches * gqa->kv_heads * gqa->index.blocks > INT32_MAX)
+        gqa->fields.batches * gqa->shape.kv_heads * gqa->index.blocks > INT32_MAX)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "%" PRId64 " queries of %" PRId64 " heads of a KV head, %" PRId64
                            " slots and %" PRId64 " rows are too many for one call",
@@ -109,19 +111,18 @@ static smelt_status place_index(struct backward *backward) {
 /* The chunks of queries, the index of one, and the partial results of the block-stationary kernel. */
 static smelt_status place_chunks(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
-    const struct smelt__sparse_gqa_united_launch none = {0, 0};
-    const size_t unit_bytes = (size_t)(SMELT__GQA_UNIT_HEADS * SMELT__GQA_ELEMENT * gqa->dqk);
-    smelt__gqa_split(gqa, backward->launch, unit_bytes);
-    SMELT__TRY(smelt__gqa_place_index(gqa, backward->launch->segment,
-                                      SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, none));
+    const size_t unit_bytes = (size_t)(SMELT__GQA_UNIT * SMELT__GQA_ELEMENT * gqa->shape.dqk);
+    smelt__gqa_split(gqa, unit_bytes);
+    SMELT__TRY(smelt__gqa_place_index(gqa, gqa->launch->segment,
+                                      SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, 0));
     const int64_t slots = gqa->chunk * gqa->index.groups * gqa->fields.width;
     const int64_t items =
-        (gqa->lists + slots / backward->launch->segment) * (gqa->kv_heads / gqa->index.groups);
+        (gqa->lists + slots / gqa->launch->segment) * (gqa->shape.kv_heads / gqa->index.groups);
     backward->block.dq_partials =
         smelt__gqa_take(gqa, gqa->chunk * gqa->fields.width * gqa->units, unit_bytes);
     backward->block.key_partials =
-        smelt__gqa_take(gqa, items * backward->launch->warpgroups,
-                        (size_t)(PART_KEYS * (gqa->dqk + gqa->dv)) * sizeof(float));
+        smelt__gqa_take(gqa, items * SMELT__GQA_CONSUMERS,
+                        (size_t)(PART_KEYS * (gqa->shape.dqk + gqa->shape.dv)) * sizeof(float));
     return SMELT_OK;
 }
 
@@ -133,14 +134,13 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .args = args,
         .deterministic = (int)smelt__spec_get(&call->op->spec, "deterministic"),
     };
-    SMELT__TRY(smelt__gqa_begin(gqa));
-    backward->keys = args->batches * args->rows * gqa->kv_heads;
+    SMELT__TRY(smelt__gqa_begin(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS));
+    backward->keys = args->batches * args->rows * gqa->shape.kv_heads;
     backward->kind = kind_of(backward);
-    const int64_t parts = smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
-    backward->statistics = smelt__gqa_take(gqa, gqa->queries * gqa->heads, 2 * sizeof(float));
-    backward->dsink_parts = smelt__gqa_take(gqa, parts * gqa->heads, sizeof(float));
-    backward->dk = smelt__gqa_take(gqa, backward->keys * gqa->dqk, sizeof(float));
-    backward->dv = smelt__gqa_take(gqa, backward->keys * gqa->dv, sizeof(float));
+    backward->statistics = smelt__gqa_take(gqa, gqa->queries * gqa->shape.heads, 2 * sizeof(float));
+    backward->dsink_parts = smelt__gqa_take(gqa, parts_of(gqa) * gqa->shape.heads, sizeof(float));
+    backward->dk = smelt__gqa_take(gqa, backward->keys * gqa->shape.dqk, sizeof(float));
+    backward->dv = smelt__gqa_take(gqa, backward->keys * gqa->shape.dv, sizeof(float));
     if (backward->deterministic && backward->kind == BY_QUERY)
         backward->grains = smelt__gqa_take(gqa, backward->keys, sizeof *backward->grains);
     if (backward->kind == BLOCKS)
@@ -163,7 +163,7 @@ smelt_status smelt__sparse_gqa_backward_workspace(const struct smelt__call *call
 static smelt_status clear_sums(const struct backward *backward) {
     return smelt__fill_async(backward->gqa.call->op->context, backward->dk, 0,
                              (size_t)(backward->dv - backward->dk) +
-                                 (size_t)(backward->keys * backward->gqa.dv),
+                                 (size_t)(backward->keys * backward->gqa.shape.dv),
                              backward->gqa.call->stream);
 }
 
@@ -178,11 +178,10 @@ static smelt_status launch_rows(const struct backward *backward) {
         .statistics = backward->statistics,
         .dsink_parts = args->dsink.data ? backward->dsink_parts : NULL,
         .entries = (int)backward->gqa.queries,
-        .query_rows = backward->gqa.heads,
+        .query_rows = backward->gqa.shape.heads,
     };
-    return smelt__gqa_launch_all(
-        &backward->gqa, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-        smelt__divide_up(backward->gqa.queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES), &params);
+    return smelt__gqa_launch_all(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_ROWS,
+                                 parts_of(&backward->gqa), &params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
@@ -207,9 +206,9 @@ static smelt_status launch_sums(const struct backward *backward) {
         .adds = gqa->index.first > 0,
         .lists = (int)gqa->lists,
     };
-    const int64_t blocks = gqa->lists * (gqa->kv_heads / gqa->index.groups) *
-                           (gqa->granularity / PART_KEYS) *
-                           ((gqa->dqk + gqa->dv) / VECTOR_COLUMNS / SUM_VECTORS);
+    const int64_t blocks = gqa->lists * (gqa->shape.kv_heads / gqa->index.groups) *
+                           (gqa->shape.granularity / PART_KEYS) *
+                           ((gqa->shape.dqk + gqa->shape.dv) / VECTOR_COLUMNS / SUM_VECTORS);
     SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
                                  smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS),
                                  &params));
@@ -218,8 +217,7 @@ static smelt_status launch_sums(const struct backward *backward) {
                : SMELT_OK;
 }
 
-static smelt_status launch_chunk(void *user) {
-    const struct backward *const backward = user;
+static smelt_status launch_chunk(const struct backward *backward) {
     const struct smelt__gqa *const gqa = &backward->gqa;
     SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
     if (gqa->lists > 0)
@@ -235,14 +233,15 @@ static smelt_status launch_blocks(struct backward *backward) {
     params->queries = gqa->index.queries;
     params->statistics = backward->statistics;
     params->scale = backward->args->scale;
-    if (gqa->lists > 0)
-        SMELT__TRY(smelt__gqa_sources(gqa, backward->launch, &params->items, &params->q_map,
-                                      &params->k, &params->v));
-    if (gqa->lists > 0)
-        SMELT__TRY(smelt__gqa_query_map(gqa, "grad_out", &backward->args->grad_out, gqa->dv,
-                                        backward->launch, &params->grad_out_map));
+    if (gqa->lists > 0) {
+        SMELT__TRY(smelt__gqa_sources(gqa, &params->items, &params->q_map, &params->k, &params->v));
+        SMELT__TRY(smelt__gqa_query_map(gqa, "grad_out", &backward->args->grad_out, gqa->shape.dv,
+                                        &params->grad_out_map));
+    }
     SMELT__TRY(launch_rows(backward));
-    return smelt__gqa_each_chunk(gqa, launch_chunk, backward);
+    while (smelt__gqa_next_chunk(gqa))
+        SMELT__TRY(launch_chunk(backward));
+    return SMELT_OK;
 }
 
 /* ---- other kernels --------------------------------------------------------------------------- */
@@ -276,7 +275,7 @@ static struct sparse_gqa_bwd_params pack(const struct backward *backward) {
 static smelt_status launch_ranges(const struct backward *backward,
                                   const struct sparse_gqa_bwd_params *pass) {
     const struct smelt__gqa *const gqa = &backward->gqa;
-    const int items = (int)(gqa->fields.batches * gqa->kv_heads * gqa->index.blocks);
+    const int items = (int)(gqa->fields.batches * gqa->shape.kv_heads * gqa->index.blocks);
     const int64_t chunks = smelt__divide_up(gqa->queries, gqa->index.chunk_entries);
     struct sparse_gqa_bwd_few_params params = {
         .work = {.batches = 1, .tokens = items, .query_capacity = items}, .pass = *pass};
@@ -319,7 +318,7 @@ static smelt_status launch_queries(struct backward *backward) {
         smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
     if (backward->keys == 0 || backward->kind == BY_QUERY)
         return SMELT_OK;
-    gqa->index.entries = (int)gqa->queries;
+    smelt__gqa_next_chunk(gqa); /* all queries */
     SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
     return backward->kind == FEW
                ? launch_ranges(backward, &params)
@@ -344,9 +343,9 @@ static smelt_status launch_finish(const struct backward *backward, int number, i
     };
     params.batches = (int)args->batches;
     params.rows = (int)args->rows;
-    params.key_heads = gqa->kv_heads;
-    params.heads = gqa->heads;
-    params.parts = (int)smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
+    params.key_heads = gqa->shape.kv_heads;
+    params.heads = gqa->shape.heads;
+    params.parts = (int)parts_of(gqa);
     return smelt__key_grads_launch(&grads, params);
 }
 
@@ -362,11 +361,11 @@ static smelt_status launch_all(struct backward *backward) {
     if (queries)
         SMELT__TRY(blocks ? launch_blocks(backward) : launch_queries(backward));
     if (backward->keys > 0 || args->dsink.data)
-        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK, backward->gqa.dqk,
-                                 backward->dk, dk));
+        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK,
+                                 backward->gqa.shape.dqk, backward->dk, dk));
     return backward->keys > 0
-               ? launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV, backward->gqa.dv,
-                               backward->dv,
+               ? launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
+                               backward->gqa.shape.dv, backward->dv,
                                smelt__key_grads_params(&args->dv, &args->dv_fp32, &args->dv_sum))
                : SMELT_OK;
 }
@@ -377,9 +376,6 @@ smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
     struct backward backward;
     SMELT__TRY(smelt__attention_check_call(&fields));
     SMELT__TRY(place(call, &backward));
-    SMELT__TRY(smelt__call_check(call, backward.gqa.bytes, NULL, 0));
-    SMELT__TRY(smelt__operator_check_grid(call->op, SMELT_PASS_BACKWARD, backward.gqa.queries));
-    backward.gqa.index.work = smelt__attention_work(&backward.gqa.fields, backward.gqa.queries);
-    backward.gqa.index.lists = (struct gqa_lists_params)SMELT__SPARSE_GQA_LISTS_PARAMS(args);
+    SMELT__TRY(smelt__gqa_check(&backward.gqa, call));
     return launch_all(&backward);
 }

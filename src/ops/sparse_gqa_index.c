@@ -7,13 +7,11 @@
 #include "ops/divide.h"
 #include "ops/split_sizes.h"
 #include "runtime/log.h"
-#include "runtime/tensor_map.h"
 
 enum {
     MOST_ROW_BITS = 40,       /* of the rows of all batches: no size of the workspace overflows */
     MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000, /* of a list or pair */
-    MAP_COLUMNS = 64,
     /* In hundredths. Computing a block for a part of 64 rows takes as long as 2.5 pairs, whose
      * partial results are written and read; above this limit uniting is slower. */
     MOST_TILE_COST = 40
@@ -28,18 +26,18 @@ static smelt_status check_rows(const struct smelt__attention_call *fields) {
                        fields->batches, fields->rows, MOST_ROW_BITS);
 }
 
-smelt_status smelt__gqa_begin(struct smelt__gqa *gqa) {
-    const struct smelt__spec *spec = &gqa->call->op->spec;
-    SMELT__TRY(smelt__attention_check_queries(&gqa->fields));
-    SMELT__TRY(check_rows(&gqa->fields));
+smelt_status smelt__gqa_begin(struct smelt__gqa *gqa, int main) {
+    const struct smelt__attention_call *const fields = &gqa->fields;
+    SMELT__TRY(smelt__attention_check_queries(fields));
+    SMELT__TRY(check_rows(fields));
     gqa->kernels = smelt__operator_kernels(gqa->call->op, gqa->call->pass->pass);
-    gqa->heads = (int)smelt__spec_get(spec, "heads");
-    gqa->kv_heads = (int)smelt__spec_get(spec, "kv_heads");
-    gqa->dqk = (int)smelt__spec_get(spec, "dqk");
-    gqa->dv = (int)smelt__spec_get(spec, "dv");
-    gqa->granularity = (int)smelt__spec_get(spec, "granularity");
-    gqa->queries = gqa->chunk = smelt__attention_count_queries(&gqa->fields);
-    gqa->index.groups = smelt__spec_get(spec, "lists") ? gqa->kv_heads : 1;
+    gqa->launch = smelt__sparse_gqa_launch(&gqa->kernels[main]->plan);
+    gqa->shape = smelt__sparse_gqa_shape(&gqa->call->op->spec);
+    gqa->queries = gqa->chunk = smelt__attention_count_queries(fields);
+    gqa->index.groups = gqa->shape.lists;
+    gqa->index.granularity = gqa->shape.granularity;
+    gqa->index.blocks = (int)smelt__divide_up(fields->rows, gqa->shape.granularity);
+    gqa->lists = fields->batches * gqa->shape.lists * gqa->index.blocks;
     return SMELT_OK;
 }
 
@@ -47,16 +45,31 @@ void *smelt__gqa_take(struct smelt__gqa *gqa, int64_t count, size_t bytes) {
     return (void *)((uintptr_t)gqa->workspace + smelt__workspace_place(&gqa->bytes, count, bytes));
 }
 
+struct gqa_lists_params smelt__gqa_lists(const struct smelt__attention_call *fields,
+                                         const smelt_const_tensor *limit) {
+    return (struct gqa_lists_params){.limit = limit->data,
+                                     .limit_batch_stride = limit->strides[0],
+                                     .limit_token_stride = limit->strides[1],
+                                     .indices_group_stride = fields->indices->strides[2],
+                                     .topk_length_group_stride = fields->topk_length->strides[2]};
+}
+
+smelt_status smelt__gqa_check(struct smelt__gqa *gqa, struct smelt__call *call) {
+    SMELT__TRY(smelt__call_check(call, gqa->bytes, NULL, 0));
+    SMELT__TRY(smelt__operator_check_grid(call->op, call->pass->pass, gqa->queries));
+    gqa->index.work = smelt__attention_work(&gqa->fields, gqa->queries);
+    gqa->index.lists = smelt__gqa_lists(&gqa->fields, gqa->limit);
+    return SMELT_OK;
+}
+
 /* ---- the reverse index ----------------------------------------------------------------------- */
 
 smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
-                                    struct smelt__sparse_gqa_united_launch tiles) {
+                                    int tile_entries) {
     struct sparse_gqa_lists_params *const index = &gqa->index;
-    const int64_t blocks = smelt__divide_up(gqa->fields.rows, gqa->granularity);
     const int64_t slots = gqa->chunk * index->groups * gqa->fields.width;
     const size_t number = sizeof(int);
     int64_t entries = SMELT__SPLIT_INDEX_CHUNK;
-    gqa->lists = gqa->fields.batches * index->groups * blocks;
     if (gqa->lists > MOST_NUMBER || slots > MOST_NUMBER)
         return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
                            "%" PRId64 " lists of blocks and %" PRId64
@@ -64,12 +77,10 @@ smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arr
                            gqa->lists, slots, MOST_NUMBER);
     while (smelt__divide_up(gqa->chunk, entries) * gqa->lists > MOST_COUNTS && entries < gqa->chunk)
         entries *= 2;
-    index->blocks = (int)blocks;
-    index->granularity = gqa->granularity;
     index->chunk_entries = (int)entries;
     index->segment = segment;
-    index->tile_entries = tiles.tile_entries;
-    index->part_entries = tiles.part_entries;
+    index->tile_entries = tile_entries;
+    index->part_entries = tile_entries / SMELT__GQA_CONSUMERS;
     index->most_tile_cost = MOST_TILE_COST;
     index->counts =
         smelt__gqa_take(gqa, smelt__divide_up(gqa->chunk, entries) * gqa->lists, number);
@@ -82,19 +93,21 @@ smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arr
         index->places = smelt__gqa_take(gqa, slots, number);
         index->order = smelt__gqa_take(gqa, gqa->lists + slots / segment, 2 * number);
     }
-    if (tiles.tile_entries) {
-        const int64_t count = smelt__divide_up(gqa->chunk, tiles.tile_entries) * index->groups;
+    if (tile_entries) {
+        const int64_t count = smelt__divide_up(gqa->chunk, tile_entries) * index->groups;
         index->tiles = smelt__gqa_take(gqa, count, number);
-        index->united =
-            smelt__gqa_take(gqa, count * tiles.tile_entries * gqa->fields.width, 4 * number);
+        index->united = smelt__gqa_take(gqa, count * tile_entries * gqa->fields.width, 4 * number);
         if (gqa->lists == 0) /* no pass writes tiles */
             index->tiles = index->united = NULL;
     }
     return SMELT_OK;
 }
 
-int64_t smelt__gqa_tiles(const struct smelt__gqa *gqa) {
-    return smelt__divide_up(gqa->index.entries, gqa->index.tile_entries);
+int smelt__gqa_next_chunk(struct smelt__gqa *gqa) {
+    gqa->index.first += gqa->index.entries;
+    const int64_t left = gqa->queries - gqa->index.first;
+    gqa->index.entries = (int)(left < gqa->chunk ? left : gqa->chunk);
+    return left > 0;
 }
 
 smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
@@ -107,7 +120,7 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
     params.chunks = (int)smelt__divide_up(params.entries, params.chunk_entries);
     const int64_t parts = (int64_t)params.chunks * params.groups *
                           smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
-    for (int i = 0; i < SMELT__GQA_LISTS_PASSES; i++)
+    for (int i = SMELT__GQA_LISTS_COUNT; i <= SMELT__GQA_LISTS_FILL; i++)
         SMELT__TRY(
             smelt__gqa_launch_all(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
     return SMELT_OK;
@@ -115,58 +128,40 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */
 
-void smelt__gqa_split(struct smelt__gqa *gqa, const struct smelt__sparse_gqa_launch *launch,
-                      size_t unit_bytes) {
-    gqa->units = (int64_t)gqa->kv_heads * launch->units;
+void smelt__gqa_split(struct smelt__gqa *gqa, size_t unit_bytes) {
+    gqa->units = (int64_t)gqa->shape.kv_heads * gqa->shape.units;
     const int64_t bytes = (int64_t)unit_bytes * gqa->units * gqa->fields.width;
     const int64_t most = ((int64_t)SMELT__SPLIT_PARTIAL_KIB << 10) / bytes;
     const int64_t chunks = smelt__divide_up(gqa->queries, most > 0 ? most : 1);
     gqa->chunk = chunks > 0 ? smelt__divide_up(gqa->queries, chunks) : 0;
 }
 
-/* The map of a bf16 tensor [batches, rows, heads, columns], with boxes of this many heads and rows. */
-static smelt_status make_map(const struct smelt__gqa *gqa, const char *name,
-                             const smelt_const_tensor *tensor, int64_t rows, int heads, int columns,
-                             int box_heads, int box_rows, struct tensor_map *map) {
-    const struct smelt__tensor_box box = {
-        .data = tensor->data,
-        .element = SMELT__MAP_BF16,
-        .swizzle = SMELT__MAP_SWIZZLE_128,
-        .dimensions = 4,
-        .extents = {columns, heads, rows, gqa->fields.batches},
-        .strides = {0, tensor->strides[2], tensor->strides[1], tensor->strides[0]},
-        .box = {MAP_COLUMNS, box_heads, box_rows, 1},
-    };
-    SMELT__TRY(smelt__check_map_strides(name, &box, "variant=mma"));
-    return smelt__tensor_map_make(gqa->call->op->context, &box, map);
-}
-
 smelt_status smelt__gqa_query_map(const struct smelt__gqa *gqa, const char *name,
                                   const smelt_const_tensor *tensor, int columns,
-                                  const struct smelt__sparse_gqa_launch *launch,
                                   struct tensor_map *map) {
-    return make_map(gqa, name, tensor, gqa->fields.tokens, gqa->heads, columns, launch->box_heads,
-                    1, map);
+    const int64_t extents[] = {gqa->fields.batches, gqa->fields.tokens, gqa->shape.heads, columns};
+    return smelt__make_map(gqa->call->op->context, name, tensor, 4, extents, gqa->launch->box_heads,
+                           1, "variant=mma", map);
 }
 
 /* k or v, in boxes of a block's rows. */
 static smelt_status make_source(const struct smelt__gqa *gqa, const char *name,
                                 const smelt_const_tensor *tensor, int columns,
                                 struct gqa_block_source *source) {
+    const int64_t extents[] = {gqa->fields.batches, gqa->fields.rows, gqa->shape.kv_heads, columns};
     *source = (struct gqa_block_source){
         .data = tensor->data,
         .batch_stride = tensor->strides[0],
         .row_stride = tensor->strides[1],
         .head_stride = tensor->strides[2],
     };
-    return make_map(gqa, name, tensor, gqa->fields.rows, gqa->kv_heads, columns, 1,
-                    gqa->granularity, &source->map);
+    return smelt__make_map(gqa->call->op->context, name, tensor, 4, extents, 1,
+                           gqa->shape.granularity, "variant=mma", &source->map);
 }
 
-smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
-                                const struct smelt__sparse_gqa_launch *launch,
-                                struct gqa_items_params *items, struct tensor_map *q_map,
-                                struct gqa_block_source *k, struct gqa_block_source *v) {
+smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa, struct gqa_items_params *items,
+                                struct tensor_map *q_map, struct gqa_block_source *k,
+                                struct gqa_block_source *v) {
     *items = (struct gqa_items_params){.starts = gqa->index.starts,
                                        .items = gqa->index.items,
                                        .order = gqa->index.order,
@@ -175,18 +170,7 @@ smelt_status smelt__gqa_sources(const struct smelt__gqa *gqa,
                                        .blocks = gqa->index.blocks,
                                        .tokens = (int)gqa->fields.tokens,
                                        .rows = (int)gqa->fields.rows};
-    SMELT__TRY(smelt__gqa_query_map(gqa, "q", gqa->q, gqa->dqk, launch, q_map));
-    SMELT__TRY(make_source(gqa, "k", gqa->k, gqa->dqk, k));
-    return make_source(gqa, "v", gqa->v, gqa->dv, v);
-}
-
-smelt_status smelt__gqa_each_chunk(struct smelt__gqa *gqa, smelt_status (*launch)(void *user),
-                                   void *user) {
-    for (int64_t first = 0; first < gqa->queries; first += gqa->chunk) {
-        const int64_t left = gqa->queries - first;
-        gqa->index.first = (int)first;
-        gqa->index.entries = (int)(left < gqa->chunk ? left : gqa->chunk);
-        SMELT__TRY(launch(user));
-    }
-    return SMELT_OK;
+    SMELT__TRY(smelt__gqa_query_map(gqa, "q", gqa->q, gqa->shape.dqk, q_map));
+    SMELT__TRY(make_source(gqa, "k", gqa->k, gqa->shape.dqk, k));
+    return make_source(gqa, "v", gqa->v, gqa->shape.dv, v);
 }

@@ -10,7 +10,7 @@ static struct sparse_gqa_scores_fwd_params pack(const smelt_sparse_gqa_scores_ar
                                                 int64_t queries) {
     return (struct sparse_gqa_scores_fwd_params){
         .work = smelt__attention_work(fields, queries),
-        .lists = SMELT__SPARSE_GQA_LISTS_PARAMS(args),
+        .lists = smelt__gqa_lists(fields, &args->limit),
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
         SMELT__TENSOR_BTH(lse, args->lse),

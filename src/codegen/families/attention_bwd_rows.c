@@ -20,8 +20,6 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int most = arch->threads_per_multiprocessor / THREADS;
     (void)message; /* every architecture has it */
-    plan->variant = "rows";
-    plan->template_name = "attention_bwd_rows.cu";
     smelt__plan_set_threads(plan, THREADS, most < BLOCKS ? most : BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_attention_bwd_rows_h%d_v%d",
              (int)smelt__spec_get(spec, "heads"), (int)smelt__spec_get(spec, "dv"));

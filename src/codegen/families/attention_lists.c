@@ -46,9 +46,7 @@ static int resident_blocks(const struct smelt__arch *arch, int bytes, int most) 
 static void plan_group(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int warps = GROUP_THREADS / 32;
     const int bytes = MAP_BYTES + SMELT__ATTENTION_LISTS_MOST_GROUP * MEMBER_BYTES + warps * 4 + 4;
-    plan->template_name = "attention_lists.group.cu";
     plan->item = "group";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     smelt__plan_set_threads(plan, GROUP_THREADS, resident_blocks(arch, bytes, GROUP_BLOCKS));
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED,
@@ -71,9 +69,7 @@ static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *p
     const int warps = TRANSPOSE_THREADS / 32, map = TRANSPOSE_PART / 8 * TRANSPOSE_RANGE;
     const int bytes =
         map + map / 2 + TRANSPOSE_RANGE * 4 + TRANSPOSE_PART * STRETCH_BYTES + warps * 4;
-    plan->template_name = "attention_lists.transpose.cu";
     plan->item = "range";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     smelt__plan_set_threads(plan, TRANSPOSE_THREADS,
                             resident_blocks(arch, bytes,
@@ -97,9 +93,6 @@ static void plan_transpose(const struct smelt__arch *arch, struct smelt__plan *p
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    plan->variant = smelt__spec_choice(spec, "pass");
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_attention_lists_%s",
-             plan->variant);
     (void)message; /* every architecture has all of them */
     if (pass == SMELT__ATTENTION_LISTS_GROUP)
         plan_group(arch, plan);

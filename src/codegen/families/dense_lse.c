@@ -27,8 +27,6 @@ static struct smelt__dense_lse_launch *add_items(const struct smelt__spec *spec,
 static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__streamed_shape shape;
-    plan->variant = "mma";
-    plan->template_name = "dense_lse_fwd.mma.cu";
     smelt__dense_name(spec, "dense_lse", plan);
     if (smelt__streamed_plan(spec, arch, "block_rows", &shape, plan, message))
         return -1;
@@ -41,8 +39,6 @@ static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *a
                      struct smelt__plan *plan, struct smelt__message *message) {
     enum { SLAB_ROWS = 64 };
     struct smelt__streamed_shape shape;
-    plan->variant = "sm90";
-    plan->template_name = "dense_lse_fwd.sm90.cu";
     smelt__dense_name(spec, "dense_lse", plan);
     if (smelt__dense_sm90_plan(spec, arch, 0, 0, &shape, plan, message))
         return -1;

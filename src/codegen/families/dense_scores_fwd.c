@@ -135,7 +135,6 @@ static void add_dense(const struct smelt__spec *spec, int threads, struct smelt_
     smelt__plan_add(plan, "DQK", (int)smelt__spec_get(spec, "dqk"), SMELT__FROM_SPEC,
                     "width of a query and of a key, elements");
     smelt__plan_set_threads(plan, threads, 1);
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
 }
 
@@ -203,8 +202,6 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
     *shape = (struct smelt__streamed_shape){WARPGROUP_ROWS * WARPGROUPS, 1,
                                             smelt__spec_knob(spec, "slabs", MOST_SM90_SLABS),
                                             asked ? asked : MOST_STAGES};
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
     if (parts_of(spec) > MOST_SM90_PARTS)
         return refuse_sm90(spec, "a dqk of up to 576", message);
     if (shape->slabs > MOST_SM90_SLABS)
@@ -278,8 +275,6 @@ static void add_items(const struct smelt__spec *spec, const struct smelt__stream
 static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__streamed_shape shape;
-    plan->variant = "mma";
-    plan->template_name = "dense_scores_fwd.mma.cu";
     smelt__dense_name(spec, "dense_scores", plan);
     if (smelt__streamed_plan(spec, arch, "block_keys", &shape, plan, message))
         return -1;
@@ -291,8 +286,6 @@ static int plan_mma(const struct smelt__spec *spec, const struct smelt__arch *ar
 static int plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__streamed_shape shape;
-    plan->variant = "sm90";
-    plan->template_name = "dense_scores_fwd.sm90.cu";
     smelt__dense_name(spec, "dense_scores", plan);
     if (smelt__spec_knob(spec, "variant", UNNAMED) == UNNAMED &&
         query_rows_of(spec) * (int)smelt__spec_get(spec, "dqk") < LEAST_QUERY_ELEMENTS)

@@ -14,7 +14,7 @@ enum { MAIN }; /* members by number */
 
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,       SMELT__INDEXER_TOPK,          SMELT__INDEXER_ACTIVATION,
-    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE, SMELT__SPARSE_ATTN_DETERMINISTIC,
+    SMELT__INDEXER_GRANULARITY, SMELT__INDEXER_WEIGHTS_DTYPE, {SMELT__DETERMINISTIC_KEY},
 };
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

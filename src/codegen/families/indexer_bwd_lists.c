@@ -33,10 +33,7 @@ static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *
     (void)message; /* every architecture has it */
     if (granularity > 1)
         snprintf(of_rows, sizeof of_rows, "_r%d", granularity);
-    plan->variant = "lists";
-    plan->template_name = "indexer_bwd_lists.cu";
     plan->item = "group";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_bwd_lists%s", of_rows);
     smelt__plan_add(plan, "GRANULARITY", granularity, SMELT__FROM_SPEC,

@@ -11,7 +11,7 @@
 static const struct smelt__key keys[] = {
     SMELT__INDEXER_HEADS,
     SMELT__INDEXER_ACTIVATION,
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    {SMELT__DETERMINISTIC_KEY},
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
     {SMELT__KNOB("group", "queries whose heads share a tile"), SMELT__AUTO_ONE_OF(1, 2, 4, 8),
      SMELT__TUNED},

@@ -163,12 +163,10 @@ int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struc
     if (refuse_group(spec, message) ||
         smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    plan->template_name = "indexer_bwd_main.mma.cu";
     smelt__indexer_bwd_main_name(spec, plan);
     add_constants(&choice, spec, arch, plan);
     smelt__plan_set_threads(plan, warps_of(&choice) * SMELT__WARP, choice.blocks);
     plan->item = "group";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     return 0;
 }

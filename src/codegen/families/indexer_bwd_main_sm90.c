@@ -36,12 +36,9 @@ static int padded_heads(int heads) {
     return rows;
 }
 
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                  struct smelt__message *message) {
+static int refuse(const struct smelt__spec *spec, struct smelt__message *message) {
     const int heads = (int)smelt__spec_get(spec, "heads"),
               group = smelt__spec_knob(spec, "group", 1);
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
     if (smelt__spec_get(spec, "dim") < TILE_COLUMNS)
         return smelt__spec_refuse(spec, message, "variant sm90 has no dim=32; variant=mma has it");
     if (group * padded_heads(heads) > MOST_TILES * ROWS)
@@ -111,17 +108,16 @@ static void add_regions(int column_tiles, int group, int tiles, struct smelt__pl
 int smelt__indexer_bwd_main_plan_sm90(const struct smelt__spec *spec,
                                       const struct smelt__arch *arch, struct smelt__plan *plan,
                                       struct smelt__message *message) {
-    if (refuse(spec, arch, message))
+    (void)arch;
+    if (refuse(spec, message))
         return -1;
     const int heads = (int)smelt__spec_get(spec, "heads");
     const int group = smelt__spec_knob(spec, "group", most_queries(heads));
     const int tiles = group * padded_heads(heads) > ROWS ? 2 : 1;
-    plan->template_name = "indexer_bwd_main.sm90.cu";
     smelt__indexer_bwd_main_name(spec, plan);
     add_constants(spec, group, tiles, plan);
     add_regions((int)smelt__spec_get(spec, "dim") / TILE_COLUMNS, group, tiles, plan);
     plan->item = "group";
-    plan->blocks_per_item = 1;
     smelt__plan_set_threads(plan, (tiles + 2) * WARPGROUP, 1);
     plan->persistent = 1;
     return 0;

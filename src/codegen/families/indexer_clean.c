@@ -16,10 +16,7 @@ enum {
 static int plan_fill(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     (void)spec, (void)arch, (void)message; /* every architecture has it */
-    plan->variant = "fill";
-    plan->template_name = "indexer_clean_fill.cu";
     smelt__plan_set_threads(plan, THREADS, BLOCKS);
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_clean_fill");
     return 0;
 }
 

@@ -61,15 +61,13 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int pools = (int)smelt__spec_get(spec, "granularity");
     const int blocks = (int)smelt__spec_get(spec, "block_max");
     (void)message; /* every architecture has it */
-    plan->variant = windows ? "windows" : "rows";
-    plan->template_name = windows ? "indexer_dense_windows.cu" : "indexer_dense_rows.cu";
+    snprintf(plan->template_name, sizeof plan->template_name, "indexer_dense_%s.cu", plan->variant);
     plan->item = windows ? "queries" : "query";
     name_rows(plan, pools, blocks);
     smelt__plan_add(plan, "GRANULARITY", pools, SMELT__FROM_SPEC, "keys of a pool");
     if (!windows)
         smelt__plan_add(plan, "BLOCK_MAX", blocks, SMELT__FROM_SPEC, "keys of a block");
     smelt__plan_set_threads(plan, threads, resident < BLOCKS ? resident : BLOCKS);
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     if (!windows)
         add_regions(plan);
@@ -114,7 +112,7 @@ static const struct smelt__key keys[] = {
      SMELT__SOME_OF("1..128 that divide heads and index_heads", 1, 128), .default_value = 1,
      .divided = SMELT__DIVIDED_OR_SHARED},
     SMELT__DENSE_SLOTS,
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    {SMELT__DETERMINISTIC_KEY},
 };
 
 /* Heads and key heads of a group. */

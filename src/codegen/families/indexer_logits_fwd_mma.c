@@ -110,7 +110,6 @@ int smelt__indexer_logits_fwd_plan_mma(const struct smelt__spec *spec,
                               "fewer warp_keys, warps or blocks", "", message);
         return -1;
     }
-    plan->template_name = "indexer_logits_fwd.mma.cu";
     smelt__indexer_logits_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);

@@ -205,7 +205,7 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
         .head_groups = (int)smelt__spec_get(spec, "groups"),
         .block_max = (int)smelt__spec_get(spec, "block_max"),
     };
-    if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse_scoring(spec, message))
+    if (refuse_scoring(spec, message))
         return -1;
     choice.row_bytes = smelt__indexer_row_bytes(spec);
     choice.groups = smelt__spec_knob(spec, "warpgroups", 3);
@@ -223,7 +223,6 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                               message);
         return -1;
     }
-    plan->template_name = "indexer_logits_fwd.sm90.cu";
     smelt__indexer_logits_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, threads, 1);

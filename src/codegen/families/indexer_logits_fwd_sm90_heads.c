@@ -139,7 +139,7 @@ int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
     struct choice choice = {.heads = (int)smelt__spec_get(spec, "heads"),
                             .row_bytes = smelt__indexer_row_bytes(spec),
                             .groups = smelt__spec_knob(spec, "warpgroups", 3)};
-    if (smelt__refuse_without_warpgroups(spec, arch, message) || refuse(spec, message))
+    if (refuse(spec, message))
         return -1;
     choice.block_queries = BLOCK_ROWS / choice.heads;
     choose_buffers(arch, &choice, plan);
@@ -154,7 +154,6 @@ int smelt__indexer_logits_fwd_plan_sm90_heads(const struct smelt__spec *spec,
                               message);
         return -1;
     }
-    plan->template_name = "indexer_logits_fwd.sm90_heads.cu";
     smelt__indexer_logits_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, threads, 1);

@@ -84,8 +84,6 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int blocks = smelt__spec_knob(spec, "blocks", resident_blocks(arch, threads, vectors));
     if (check_room(spec, arch, threads, vectors, blocks, message))
         return -1;
-    plan->variant = "rows";
-    plan->template_name = "indexer_loss_rows.cu";
     plan->item = "query";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_rows_k%d", topk);
     smelt__plan_set_threads(plan, threads, blocks);

@@ -9,10 +9,7 @@ enum { THREADS = 1024 /* one block: all that a multiprocessor can have under way
 static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *arch,
                     struct smelt__plan *plan, struct smelt__message *message) {
     (void)spec, (void)message; /* every architecture has it */
-    plan->variant = "sum";
-    plan->template_name = "indexer_loss_sum.cu";
     smelt__plan_set_threads(plan, THREADS, 1);
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_loss_sum");
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: may be launched with PDL");
     smelt__plan_add_region(plan, "SUMS_OFFSET", THREADS / 32 * 4, 4, "each warp's sum");
     return 0;

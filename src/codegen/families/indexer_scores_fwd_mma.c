@@ -86,11 +86,9 @@ int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,
                               "fewer warp_keys, warps or blocks", "", message);
         return -1;
     }
-    plan->template_name = "indexer_scores_fwd.mma.cu";
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, choice.warps * WARP, choice.blocks);
     plan->item = "query";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     return 0;
 }

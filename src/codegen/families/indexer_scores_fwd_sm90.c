@@ -150,8 +150,7 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                             .fp8 = fp8,
                             .block_max = (int)smelt__spec_get(spec, "block_max"),
                             .head_groups = (int)smelt__spec_get(spec, "groups")};
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
+    (void)arch;
     choice.block_heads = smelt__indexer_scores_fwd_name(spec, plan);
     const int many = choice.block_heads > MANY_HEADS, wide = choice.block_max > PART_KEYS;
     choice.groups = smelt__spec_knob(
@@ -161,11 +160,9 @@ int smelt__indexer_scores_fwd_plan_sm90(const struct smelt__spec *spec,
     if (refuse_heads(spec, &choice, message) || refuse_groups(spec, &choice, message) ||
         refuse_blocks(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
         return -1;
-    plan->template_name = "indexer_scores_fwd.sm90.cu";
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, (choice.groups + 1) * WARPGROUP, 1);
     plan->item = "query";
-    plan->blocks_per_item = 1;
     plan->persistent = 1;
     return 0;
 }

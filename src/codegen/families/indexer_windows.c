@@ -19,10 +19,7 @@ static int plan_build(const struct smelt__spec *spec, const struct smelt__arch *
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int entries = THREADS * ENTRIES_A_THREAD;
     (void)spec, (void)arch, (void)message; /* every architecture has it */
-    plan->variant = "build";
-    plan->template_name = "indexer_windows_build.cu";
     smelt__plan_set_threads(plan, THREADS, BLOCKS);
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_indexer_windows_build");
     smelt__plan_add(plan, "ENTRIES_A_THREAD", ENTRIES_A_THREAD, SMELT__DERIVED,
                     "entries of cu_seqlens that a thread stages");
     smelt__plan_add(plan, "ENTRIES", entries, SMELT__DERIVED,

@@ -23,8 +23,6 @@ static int plan_finish(const struct smelt__spec *spec, const struct smelt__arch 
     const int most = arch->threads_per_multiprocessor / THREADS;
     const int wanted = arch->capability_major >= FEWER_BLOCKS_FROM ? BLOCKS - 1 : BLOCKS;
     (void)message; /* every architecture has it */
-    plan->variant = "finish";
-    plan->template_name = "key_grads_finish.cu";
     smelt__plan_set_threads(plan, THREADS, most < wanted ? most : wanted);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_key_grads_finish_qk%d",
              (int)smelt__spec_get(spec, "dqk"));

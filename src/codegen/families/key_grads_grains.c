@@ -20,10 +20,6 @@ enum {
     MOST_BINS = 16 * 1024,
 };
 
-static const char *const templates[] = {"key_grads_grains.reach.cu", "key_grads_grains.bounds.cu",
-                                        "key_grads_grains.grains.cu", "key_grads_grains.totals.cu",
-                                        "key_grads_grains.bins.cu"};
-
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED(
          "pass", "reach, bounds: the most that queries, then keys, add up to; grains: the powers "
@@ -40,10 +36,6 @@ static int plan_grains(const struct smelt__spec *spec, const struct smelt__arch 
                          ? MOST_BINS
                          : MOST_BINS / 2; /* that every architecture has room for */
     (void)message;                        /* every architecture has all of them */
-    plan->variant = smelt__spec_choice(spec, "pass");
-    plan->template_name = templates[pass];
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_key_grads_grains_%s",
-             plan->variant);
     smelt__plan_set_threads(plan, bounds ? BOUNDS_THREADS : THREADS, bounds ? 1 : BLOCKS);
     if (bounds) {
         smelt__plan_add(plan, "BINS", bins, SMELT__DERIVED, "rows that are added up by blocks");

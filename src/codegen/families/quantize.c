@@ -72,8 +72,6 @@ static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *a
     const int groups = (int)smelt__spec_get(spec, "groups");
     const int capability = 10 * arch->capability_major + arch->capability_minor;
     (void)message; /* every architecture has it */
-    plan->variant = "rows";
-    plan->template_name = "quantize_rows.cu";
     smelt__plan_set_threads(plan, THREADS, BLOCKS);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_quantize_rows_d%d_g%d_%s", dim,
              groups, smelt__spec_choice(spec, "scale"));

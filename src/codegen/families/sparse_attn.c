@@ -57,7 +57,7 @@ static const struct smelt__key keys[] = {
      SMELT__SOME_OF("auto, or up to 8 ascending numbers 1..1048576, 256/512/1024", 1,
                     SMELT__SPARSE_ATTN_MAX_TOPK)},
     {SMELT__PASSES_KEY},
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    {SMELT__DETERMINISTIC_KEY},
 };
 
 /* With buckets: the partition's two passes, then the longest work first. */
@@ -76,12 +76,9 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
                         bounds[i]);
 }
 
-/* A kernel of the backward pass that is not a member; `number`: its pass, if it has several. */
-static void add_backward(struct smelt__expansion *expansion, const struct smelt__spec *spec,
-                         int role, const struct smelt__kernel_family *family, int number) {
-    smelt__expansion_add_other(expansion, spec, family, number, SMELT__BACKWARD);
-    smelt__expansion_role(expansion, role);
-}
+#define ADD(role, family, number)                                                                  \
+    smelt__expansion_add_role(expansion, spec, SMELT__BACKWARD, SMELT__BACKWARD_##role, family,    \
+                              number)
 
 /* One main kernel, also with buckets: it works on lists of any length, and the partition puts the
  * longest first. */
@@ -90,27 +87,20 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     const int deterministic = (int)smelt__spec_get(spec, "deterministic");
     const int buckets = smelt__sparse_attn_bounds(spec, bounds);
     for (int i = SMELT__PARTITION_COUNT; buckets > 0 && i <= SMELT__PARTITION_PLACE; i++)
-        add_backward(expansion, spec, SMELT__BACKWARD_PARTITION_COUNT + i,
-                     &smelt__sparse_attn_partition, i);
-    add_backward(expansion, spec, SMELT__BACKWARD_GROUP, &smelt__attention_lists,
-                 SMELT__ATTENTION_LISTS_GROUP);
-    add_backward(expansion, spec, SMELT__BACKWARD_ROWS, &smelt__attention_bwd_rows, 0);
+        ADD(PARTITION_COUNT + i, &smelt__sparse_attn_partition, i);
+    ADD(GROUP, &smelt__attention_lists, SMELT__ATTENTION_LISTS_GROUP);
+    ADD(ROWS, &smelt__attention_bwd_rows, 0);
     if (deterministic)
-        add_backward(expansion, spec, SMELT__BACKWARD_TRANSPOSE, &smelt__attention_lists,
-                     SMELT__ATTENTION_LISTS_TRANSPOSE);
-    smelt__expansion_add(expansion, spec, BWD, SMELT__BACKWARD);
-    smelt__expansion_role(expansion, SMELT__BACKWARD_MAIN);
+        ADD(TRANSPOSE, &smelt__attention_lists, SMELT__ATTENTION_LISTS_TRANSPOSE);
+    ADD(MAIN, &smelt__sparse_attn_bwd, 0);
     if (deterministic)
-        add_backward(expansion, spec, SMELT__BACKWARD_SUM, &smelt__sparse_attn_bwd_sum, 0);
-    add_backward(expansion, spec, SMELT__BACKWARD_FINISH, &smelt__key_grads_finish, 0);
+        ADD(SUM, &smelt__sparse_attn_bwd_sum, 0);
+    ADD(FINISH, &smelt__key_grads_finish, 0);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,
                    struct smelt__expansion *expansion) {
-    if (pass == SMELT__FORWARD)
-        expand_forward(spec, expansion);
-    else
-        expand_backward(spec, expansion);
+    (pass == SMELT__FORWARD ? expand_forward : expand_backward)(spec, expansion);
 }
 
 /* docs/operators.md's table of models. With buckets: for batches of many lengths; that operator has

@@ -10,7 +10,7 @@
 
 static const struct smelt__key keys[] = {
     SMELT__SPARSE_ATTN_SHAPE,
-    SMELT__SPARSE_ATTN_DETERMINISTIC,
+    {SMELT__DETERMINISTIC_KEY},
     {SMELT__VARIANT_KNOB, SMELT__TUNED},
     {SMELT__KNOB("block_keys", "KV rows of one step of the main loop"),
      SMELT__AUTO_ONE_OF_FIXED(sm90, 64, 16, 32, 64), SMELT__TUNED},

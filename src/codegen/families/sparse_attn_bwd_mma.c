@@ -256,7 +256,6 @@ int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct
     struct smelt__choice choice;
     if (smelt__mma_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    plan->template_name = "sparse_attn_bwd.mma.cu";
     smelt__sparse_attn_name(spec, plan);
     add_constants(&choice, spec, arch, plan);
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);

@@ -61,13 +61,10 @@ static int has_pairs(const struct smelt__spec *spec) {
 }
 
 /* What this variant cannot do. */
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                  struct smelt__message *message) {
+static int refuse(const struct smelt__spec *spec, struct smelt__message *message) {
     const int dqk = (int)smelt__spec_get(spec, "dqk"), dv = (int)smelt__spec_get(spec, "dv");
     const int heads = (int)smelt__spec_get(spec, "heads"),
               group = smelt__spec_knob(spec, "group", 1);
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
     if (dv != VALUE_WIDTH || (dqk != VALUE_WIDTH && dqk != VALUE_WIDTH + ROPE_WIDTH))
         return smelt__spec_refuse(spec, message,
                                   "variant=sm90 has dqk=576 or 512 with dv=512, not dqk=%d with "
@@ -178,13 +175,13 @@ static void add_regions(const struct smelt__spec *spec, struct smelt__plan *plan
 
 int smelt__sparse_attn_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                      struct smelt__plan *plan, struct smelt__message *message) {
-    if (refuse(spec, arch, message))
+    (void)arch;
+    if (refuse(spec, message))
         return -1;
     smelt__sparse_attn_name(spec, plan);
     plan->cluster = has_pairs(spec) ? 2 : 0;
     add_constants(spec, plan);
     add_regions(spec, plan);
-    plan->template_name = "sparse_attn_bwd.sm90.cu";
     plan->item = "group";
     smelt__plan_set_threads(plan, WARPGROUPS * WARPGROUP, 1);
     plan->persistent = 1;

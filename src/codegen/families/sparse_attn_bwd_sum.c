@@ -38,8 +38,6 @@ static int plan_sum(const struct smelt__spec *spec, const struct smelt__arch *ar
     const int bytes = STAGES * ROWS * threads * 16, most = RESIDENT_THREADS / threads;
     const int room = arch->shared_per_multiprocessor / (bytes + arch->shared_reserved);
     (void)message; /* every architecture has it */
-    plan->variant = "sum";
-    plan->template_name = "sparse_attn_bwd_sum.cu";
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_bwd_sum_qk%d", dqk);
     smelt__plan_set_threads(plan, threads, room < most ? room : most);
     plan->item = "key";

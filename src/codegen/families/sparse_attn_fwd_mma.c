@@ -241,7 +241,6 @@ int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct
     struct smelt__choice choice;
     if (smelt__mma_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    plan->template_name = "sparse_attn_fwd.mma.cu";
     smelt__sparse_attn_name(spec, plan);
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: has programmatic dependent launch");
     add_constants(&choice, spec, plan);

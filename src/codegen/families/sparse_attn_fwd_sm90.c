@@ -51,12 +51,9 @@ enum {
 };
 
 /* What this variant cannot do at all. */
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch, int by_keys,
-                  struct smelt__message *message) {
+static int refuse(const struct smelt__spec *spec, int by_keys, struct smelt__message *message) {
     const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
     const int64_t heads = smelt__spec_get(spec, "heads");
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
     if (dv != VALUE_WIDTH || (dqk != dv && dqk != dv + ROPE_WIDTH))
         return smelt__spec_refuse(spec, message,
                                   "variant=sm90 has dqk=%d or %d with dv=%d, not dqk=%" PRId64
@@ -198,7 +195,6 @@ static int plan_heads(const struct smelt__spec *spec, struct smelt__plan *plan,
     choose_registers(spec, &choice);
     if (refuse_choice(spec, &choice, message) || choose_stages(spec, &choice, plan, message))
         return -1;
-    plan->template_name = "sparse_attn_fwd.sm90.cu";
     add_constants(spec, &choice, plan);
     plan->threads = WARPGROUPS * WARPGROUP;
     plan->blocks_per_item = (choice.heads + HEADS - 1) / HEADS;
@@ -211,7 +207,7 @@ int smelt__sparse_attn_fwd_plan_sm90(const struct smelt__spec *spec, const struc
     const int by_keys = orientation == SMELT__AUTO
                             ? smelt__spec_knob(spec, "heads", 0) <= MOST_COLUMNS
                             : orientation == SMELT__KEYS_AS_ROWS;
-    if (refuse(spec, arch, by_keys, message))
+    if (refuse(spec, by_keys, message))
         return -1;
     smelt__sparse_attn_name(spec, plan);
     smelt__plan_add(plan, "PDL", arch->pdl, SMELT__DERIVED, "1: has programmatic dependent launch");

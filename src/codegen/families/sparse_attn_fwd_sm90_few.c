@@ -73,7 +73,7 @@ int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smel
     choice.p_matrices = 1;
     if (choose_knobs(spec, &choice, message) || choose_ring(spec, &choice, plan, message))
         return -1;
-    plan->template_name = "sparse_attn_fwd.sm90_few.cu";
+    smelt__plan_set_template(plan, "sm90_few");
     smelt__few_heads_plan(spec, &choice, plan);
     return 0;
 }

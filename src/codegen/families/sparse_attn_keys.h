@@ -26,13 +26,7 @@ enum { SMELT__SPARSE_ATTN_MAX_HEADS = 1024, SMELT__SPARSE_ATTN_MAX_TOPK = 1 << 2
 #define SMELT__SPARSE_ATTN_COMPUTED                                                                \
     SMELT__SPARSE_ATTN_SHAPE,                                                                      \
         {SMELT__REQUIRED("topk", "the most valid slots of a query"), SMELT__RANGE(1, 1048576)}, {  \
-        SMELT__OPTIONAL("sink", "1: a learnt logit per head in the softmax denominator"),          \
-            SMELT__ONE_OF(0, 1)                                                                    \
-    }
-#define SMELT__SPARSE_ATTN_DETERMINISTIC                                                           \
-    {                                                                                              \
-        SMELT__OPTIONAL("deterministic", "1: the backward pass gives the same bits in every run"), \
-            SMELT__ONE_OF(0, 1)                                                                    \
+        SMELT__SINK_KEY                                                                            \
     }
 
 /* Of kernels that know one of the widths alone. */

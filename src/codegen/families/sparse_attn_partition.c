@@ -38,7 +38,6 @@ static void add_threads(struct smelt__plan *plan, int threads, int resident) {
 }
 
 static void plan_count(struct smelt__plan *plan) {
-    plan->template_name = "sparse_attn_partition.count.cu";
     add_threads(plan, COUNT_THREADS, COUNT_RESIDENT);
     smelt__plan_add(plan, "LOADS", LOADS, SMELT__DERIVED,
                     "loads of 16 bytes of a thread in flight");
@@ -48,7 +47,6 @@ static void plan_count(struct smelt__plan *plan) {
 
 static void plan_place(const struct smelt__arch *arch, struct smelt__plan *plan) {
     const int resident = arch->capability_major < 10 ? PLACE_RESIDENT : PLACE_RESIDENT_10;
-    plan->template_name = "sparse_attn_partition.place.cu";
     add_threads(plan, PLACE_THREADS, resident);
     smelt__plan_add_region(plan, "COUNTS_OFFSET", PLACE_THREADS / 32 * MOST_BUCKETS * 4, 4,
                            "entries of each warp in each bucket");
@@ -61,9 +59,6 @@ static int plan_partition(const struct smelt__spec *spec, const struct smelt__ar
                           struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
     (void)message; /* every architecture has both */
-    plan->variant = smelt__spec_choice(spec, "pass");
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_attn_partition_%s",
-             plan->variant);
     if (pass == SMELT__PARTITION_COUNT)
         plan_count(plan);
     else

@@ -4,9 +4,6 @@
 #include "codegen/family.h"
 #include "codegen/spec/keys.h"
 
-extern const struct smelt__kernel_family smelt__sparse_gqa_fwd;
-extern const struct smelt__kernel_family smelt__sparse_gqa_bwd;      /* dq */
-extern const struct smelt__kernel_family smelt__sparse_gqa_bwd_keys; /* dk, dv */
 extern const struct smelt__kernel_family smelt__sparse_gqa_lists;
 extern const struct smelt__kernel_family smelt__sparse_gqa_merge;
 extern const struct smelt__kernel_family smelt__sparse_gqa_sums;
@@ -14,57 +11,36 @@ extern const struct smelt__kernel_family smelt__sparse_gqa_united;
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-enum {
-    SMELT__SPARSE_GQA_MOST_GROUP = 64 /* query heads of a KV head */
-};
-
-/* Values of the key `lists`. */
-enum { SMELT__SPARSE_GQA_SHARED, SMELT__SPARSE_GQA_KV };
-
-/* Rows of a table of keys: the shape, which every kernel has, and the sink. No kernel depends on topk: the
+/* Rows of a table of keys: the shape, which every kernel has, and others. No kernel depends on topk: the
  * width of the lists is an argument of the call. */
-#define SMELT__GQA_KEY_DQK                                                                         \
-    {                                                                                              \
-        SMELT__REQUIRED("dqk", "width of a query and of a key"),                                   \
-            SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
+#define SMELT__GQA_HEADS                                                                           \
+    SMELT__DIVIDED("heads", "query heads on this rank, a multiple of kv_heads"),                   \
+        SMELT__RANGE(1, 1024)
+#define SMELT__GQA_KV_HEADS                                                                        \
+    SMELT__SHARED("kv_heads", "KV heads on this rank"), SMELT__RANGE(1, 1024)
+#define SMELT__GQA_DQK                                                                             \
+    SMELT__REQUIRED("dqk", "width of a query and of a key"), SMELT__ONE_OF(64, 96, 128, 192, 256)
+#define SMELT__GQA_DV                                                                              \
+    SMELT__REQUIRED("dv", "width of a value, at most dqk"), SMELT__ONE_OF(64, 96, 128, 192, 256)
+#define SMELT__GQA_GRANULARITY                                                                     \
+    SMELT__REQUIRED("granularity", "rows of an entry"), SMELT__ONE_OF(1, 4, 16, 64, 128)
+#define SMELT__GQA_LISTS                                                                           \
+    SMELT__OPTIONAL("lists", "shared: one list for all heads; kv: one for each KV head"),          \
+        SMELT__NAMES_2(shared, kv)
+#define SMELT__GQA_SHAPE                                                                           \
+    {SMELT__GQA_HEADS}, {SMELT__GQA_KV_HEADS}, {SMELT__GQA_DQK}, {SMELT__GQA_DV},                  \
+        {SMELT__GQA_GRANULARITY}, {                                                                \
+        SMELT__GQA_LISTS                                                                           \
     }
-#define SMELT__GQA_KEY_WIDTHS                                                                      \
-    SMELT__GQA_KEY_DQK, {                                                                          \
-        SMELT__REQUIRED("dv", "width of a value, at most dqk"),                                    \
-            SMELT__ONE_OF(64, 96, 128, 192, 256)                                                   \
-    }
-#define SMELT__GQA_KEY_HEADS                                                                       \
-    {SMELT__DIVIDED("heads", "query heads on this rank, a multiple of kv_heads"),                  \
-     SMELT__RANGE(1, 1024)},                                                                       \
-    {                                                                                              \
-        SMELT__SHARED("kv_heads", "KV heads on this rank"), SMELT__RANGE(1, 1024)                  \
-    }
-#define SMELT__GQA_KEY_LISTS                                                                       \
-    {SMELT__REQUIRED("granularity", "rows of an entry"), SMELT__ONE_OF(1, 4, 16, 64, 128)}, {      \
-        SMELT__OPTIONAL("lists", "shared: one list for all heads; kv: one for each KV head"),      \
-            SMELT__NAMES_2(shared, kv)                                                             \
-    }
-#define SMELT__GQA_KEY_TOPK                                                                        \
-    { SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536) }
-#define SMELT__GQA_KEY_SHAPE SMELT__GQA_KEY_HEADS, SMELT__GQA_KEY_WIDTHS, SMELT__GQA_KEY_LISTS
-#define SMELT__GQA_KEY_SINK                                                                        \
-    {                                                                                              \
-        SMELT__OPTIONAL("sink", "1: a learnt logit per head in the softmax denominator"),          \
-            SMELT__ONE_OF(0, 1)                                                                    \
-    }
-
-/* A key of the forward pass. */
-#define SMELT__GQA_KEY_UNITE                                                                       \
-    {                                                                                              \
-        SMELT__OPTIONAL("unite", "1: lists of neighbouring queries may be united"),                \
-            SMELT__ONE_OF(0, 1)                                                                    \
-    }
-
-/* Checks what ranges cannot express: heads are whole groups of at most 64; dv, if it is a key, is
- * at most dqk. */
-int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);
+#define SMELT__GQA_TOPK                                                                            \
+    SMELT__REQUIRED("topk", "the most entries of a list"), SMELT__RANGE(1, 65536)
+#define SMELT__GQA_UNITE                                                                           \
+    SMELT__OPTIONAL("unite", "1: lists of neighbouring queries may be united"), SMELT__ONE_OF(0, 1)
 
 /* Knobs of variant mma. */
+#define SMELT__GQA_BLOCKS_KNOB                                                                     \
+    SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),              \
+        SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"
 #define SMELT__GQA_KNOBS_MMA                                                                       \
     {SMELT__KNOB("block_keys", "rows of one step of the main loop"),                               \
      SMELT__AUTO_ONE_OF(32, 64, 128), SMELT__TUNED, .variants = "mma"},                            \
@@ -73,17 +49,22 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
         {SMELT__KNOB("key_groups", "warps that divide a block's keys"),                            \
          SMELT__AUTO_ONE_OF(1, 2, 4, 8), SMELT__TUNED, .variants = "mma"},                         \
     {                                                                                              \
-        SMELT__KNOB("blocks", "resident thread blocks a multiprocessor is compiled for"),          \
-            SMELT__AUTO_RANGE(1, 4), SMELT__TUNED_AT(1, 2, 3), .variants = "mma"                   \
+        SMELT__GQA_BLOCKS_KNOB                                                                     \
     }
 
-/* A knob of variant sm90. */
-#define SMELT__GQA_KNOB_PART_TILES                                                                 \
-    {                                                                                              \
-        SMELT__KNOB("part_tiles", "tiles of 64 columns that are filled and freed together"),       \
-            SMELT__AUTO_ONE_OF(1, 2, 4), SMELT__TUNED, .variants = "sm90",                         \
-                                                       .only_with = "granularity=1,4,16"           \
-    }
+/* Checks what ranges cannot express: heads are whole groups of at most 64; dv, if it is a key, is
+ * at most dqk. */
+int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message);
+
+/* The shape in a spec. */
+struct smelt__gqa_shape {
+    int heads, kv_heads, dqk, granularity;
+    int dv;    /* 0 in a family without the key */
+    int lists; /* of a query */
+    int group; /* query heads of a KV head */
+    int units; /* groups of SMELT__GQA_UNIT of them; the last one may be incomplete */
+};
+struct smelt__gqa_shape smelt__sparse_gqa_shape(const struct smelt__spec *spec);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
@@ -116,20 +97,36 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__SPARSE_GQA_BACKWARD_FINISH_DV
 };
 
-/* Values of sparse_gqa_bwd's key `sums`. */
+/* Values of sparse_gqa_bwd's key `sums`; of the key `pass` of sparse_gqa_lists, in launch order; of the key
+ * `pass` of sparse_gqa_sums. */
 enum { SMELT__GQA_SUMS_ANY, SMELT__GQA_SUMS_BOUNDS, SMELT__GQA_SUMS_EXACT };
+enum {
+    SMELT__GQA_LISTS_COUNT,
+    SMELT__GQA_LISTS_SCAN,
+    SMELT__GQA_LISTS_FILL,
+    SMELT__GQA_LISTS_UNITE
+};
+enum { SMELT__GQA_SUMS_QUERIES, SMELT__GQA_SUMS_KEYS };
 
-/* From granularity SMELT__SPARSE_GQA_BLOCK on variant sm90 is block-stationary. Then sparse_gqa_bwd_keys
- * takes dqk + dv up to SMELT__SPARSE_GQA_MOST_COLUMNS: a thread has a 128th of dK and dV for 64 keys. */
-enum { SMELT__SPARSE_GQA_BLOCK = 64, SMELT__SPARSE_GQA_MOST_COLUMNS = 320 };
-
-/* Queries of an item of sparse_gqa_bwd_keys, variant mma. */
-enum { SMELT__SPARSE_GQA_SEGMENT = 512 };
+enum {
+    SMELT__GQA_UNIT = 8,   /* heads of a unit of block-stationary kernels' partial results */
+    SMELT__GQA_BLOCK = 64, /* from this granularity on variant sm90 is block-stationary */
+    /* Warpgroups that compute, of sparse_gqa_united and the block-stationary sparse_gqa_bwd_keys. */
+    SMELT__GQA_CONSUMERS = 2,
+    SMELT__GQA_SEGMENT = 512, /* queries of an item of sparse_gqa_bwd_keys, variant mma */
+    /* Of sparse_gqa_lists, pass `unite`: the most slots of a tile whose lists it unites; tiles of a thread
+     * block. Passes `count` and `fill`: lists of a thread block; a warp's counters of them are 4 KB. */
+    SMELT__GQA_LISTS_MOST_SLOTS = 512,
+    SMELT__GQA_LISTS_UNITE_TILES = 4,
+    SMELT__GQA_LISTS_AT_ONCE = 1024
+};
 
 /* Names the kernel of a plan whose variant is set, "smelt_FAMILY_VARIANT_...", and adds the constants
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV (0 without the key), GRANULARITY,
  * LISTS_OF_KV_HEADS; PDL. */
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
+/* Does so for a kernel of partial results, and adds LIST_HEADS and UNITS. */
+void smelt__sparse_gqa_name_block(const struct smelt__spec *spec, struct smelt__plan *plan);
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 #define PLAN(name)                                                                                 \
@@ -145,57 +142,16 @@ PLAN(fwd_plan_few);
 PLAN(bwd_keys_plan_few);
 #undef PLAN
 
-/* ---- block-stationary kernels ---------------------------------------------------------------- */
+/* Whether there is a kernel for united lists of large blocks; whether sparse_gqa_bwd_keys has a
+ * block-stationary variant sm90. */
+int smelt__sparse_gqa_can_unite(const struct smelt__gqa_shape *shape);
+int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape);
 
-/* Values of the key `pass` of sparse_gqa_lists, in launch order. */
-enum smelt__gqa_lists_pass {
-    SMELT__GQA_LISTS_COUNT = 0,
-    SMELT__GQA_LISTS_SCAN,
-    SMELT__GQA_LISTS_FILL,
-    SMELT__GQA_LISTS_PASSES,
-    SMELT__GQA_LISTS_UNITE = SMELT__GQA_LISTS_PASSES /* before the others, if at all */
-};
-
-/* Pass `unite`: the most slots of a tile whose lists it unites; tiles of a thread block. Passes `count` and
- * `fill`: the lists of a thread block; a warp's counters of them are 4 KB. */
-enum {
-    SMELT__GQA_LISTS_MOST_SLOTS = 512,
-    SMELT__GQA_LISTS_UNITE_TILES = 4,
-    SMELT__GQA_LISTS_AT_ONCE = 1024
-};
-
-/* Values of the key `pass` of sparse_gqa_sums. */
-enum smelt__gqa_sums_pass { SMELT__GQA_SUMS_QUERIES = 0, SMELT__GQA_SUMS_KEYS };
-
-/* Whether sparse_gqa_bwd_keys has a block-stationary variant sm90: for large blocks whose dqk + dv fits. */
-int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec);
-
-/* What the host reads of a plan of a block-stationary kernel, and of the query-stationary forward one. */
+/* What the host reads of the plans of sparse_gqa_united and of variant sm90; 0 where it does not apply. */
 struct smelt__sparse_gqa_launch {
-    int segment;    /* pairs of an item */
-    int units;      /* of a pair and KV head: groups of 8 of its query heads */
-    int box_heads;  /* heads of a box of q's tensor map */
-    int warpgroups; /* backward: those that have sums of dK and dV */
-    int queries;    /* query-stationary: of an item, their lists united; 0 or 1: none are united */
-    int exact;      /* sparse_gqa_bwd: 1 if its sums are exact */
+    int segment;   /* block-stationary: pairs of an item */
+    int box_heads; /* likewise: heads of a box of q's tensor map */
+    int queries;   /* whose lists are united: of an item, or of a tile of sparse_gqa_united */
 };
 
 SMELT__PLAN_LAUNCH(smelt__sparse_gqa_launch)
-
-/* Whether there is a kernel for united lists of large blocks. */
-int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec);
-
-/* What the host reads of a plan of sparse_gqa_united; zeros: it is never launched. */
-struct smelt__sparse_gqa_united_launch {
-    int tile_entries; /* queries of a tile */
-    int part_entries; /* of a warpgroup */
-};
-
-SMELT__PLAN_LAUNCH(smelt__sparse_gqa_united_launch)
-
-/* Units of a KV head: groups of SMELT__SPARSE_GQA_UNIT of its query heads. */
-enum { SMELT__SPARSE_GQA_UNIT = 8 };
-int smelt__sparse_gqa_units(const struct smelt__spec *spec);
-
-/* Adds the constants of their kernels, those of partial results included: LIST_HEADS, UNITS. */
-void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan);

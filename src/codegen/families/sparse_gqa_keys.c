@@ -1,82 +1,69 @@
-/* What sparse_gqa's kernel families share: the check of a spec, names and constants of plans, and which
- * kernels a spec may have. Also the two families that sum partial results. */
-#include <inttypes.h>
+/* What sparse_gqa's kernel families share: the shape in a spec and its check, names and constants of plans. Also
+ * the two families that sum partial results. */
 #include <stdio.h>
-#include <string.h>
 
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/plan/limits.h"
 
-int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message) {
-    const int64_t heads = smelt__spec_get(spec, "heads"),
-                  groups = smelt__spec_get(spec, "kv_heads");
-    const int64_t dqk = smelt__spec_get(spec, "dqk"), dv = smelt__spec_get(spec, "dv");
-    if (heads % groups != 0 || heads / groups > SMELT__SPARSE_GQA_MOST_GROUP)
-        return smelt__spec_refuse(spec, message,
-                                  "heads=%" PRId64 " is not legal with kv_heads=%" PRId64
-                                  "; legal: a multiple of kv_heads, at most %d times it",
-                                  heads, groups, SMELT__SPARSE_GQA_MOST_GROUP);
-    if (dv <= dqk)
-        return 0;
-    return smelt__spec_refuse(
-        spec, message, "dv=%" PRId64 " is not legal with dqk=%" PRId64 "; legal: at most dqk", dv,
-        dqk);
+enum { MOST_GROUP = 64 /* query heads of a KV head */ };
+
+struct smelt__gqa_shape smelt__sparse_gqa_shape(const struct smelt__spec *spec) {
+    const int has_values = smelt__spec_key(spec->schema, "dv") >= 0;
+    struct smelt__gqa_shape shape = {.heads = (int)smelt__spec_get(spec, "heads"),
+                                     .kv_heads = (int)smelt__spec_get(spec, "kv_heads"),
+                                     .dqk = (int)smelt__spec_get(spec, "dqk"),
+                                     .granularity = (int)smelt__spec_get(spec, "granularity"),
+                                     .dv = has_values ? (int)smelt__spec_get(spec, "dv") : 0};
+    shape.lists = smelt__spec_get(spec, "lists") ? shape.kv_heads : 1;
+    shape.group = shape.heads / shape.kv_heads;
+    shape.units = (shape.group + SMELT__GQA_UNIT - 1) / SMELT__GQA_UNIT;
+    return shape;
 }
 
-/* A key's value, 0 in a family without it. */
-static int number_of(const struct smelt__spec *spec, const char *key) {
-    return smelt__spec_key(spec->schema, key) < 0 ? 0 : (int)smelt__spec_get(spec, key);
+int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__message *message) {
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    if (shape.heads % shape.kv_heads != 0 || shape.group > MOST_GROUP)
+        return smelt__spec_refuse(spec, message,
+                                  "heads=%d is not legal with kv_heads=%d; legal: a multiple of "
+                                  "kv_heads, at most %d times it",
+                                  shape.heads, shape.kv_heads, MOST_GROUP);
+    if (shape.dv > shape.dqk)
+        return smelt__spec_refuse(spec, message,
+                                  "dv=%d is not legal with dqk=%d; legal: at most dqk", shape.dv,
+                                  shape.dqk);
+    return 0;
 }
 
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
-    static const struct {
-        const char *key, *name, *meaning;
-    } constants[] = {
-        {"heads", "HEADS", "query heads"},
-        {"kv_heads", "KV_HEADS", "KV heads"},
-        {"dqk", "DQK", "width of a query and of a key, elements"},
-        {"dv", "DV", "width of a value, elements"},
-        {"granularity", "GRANULARITY", "rows of an entry"},
-        {"lists", "LISTS_OF_KV_HEADS", "1: a list for each KV head, 0: one for all"},
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    const struct smelt__plan_row constants[] = {
+        {"HEADS", "heads", shape.heads, "query heads"},
+        {"KV_HEADS", "kv_heads", shape.kv_heads, "KV heads"},
+        {"DQK", "dqk", shape.dqk, "width of a query and of a key, elements"},
+        {"DV", shape.dv ? "dv" : NULL, shape.dv, "width of a value, elements"},
+        {"GRANULARITY", "granularity", shape.granularity, "rows of an entry"},
+        {"LISTS_OF_KV_HEADS", "lists", (int)smelt__spec_get(spec, "lists"),
+         "1: a list for each KV head, 0: one for all"},
+        {"GROUP_HEADS", NULL, shape.group, "query heads of a KV head"},
+        {"PDL", NULL, plan->arch->pdl, "1: has programmatic dependent launch"},
     };
-    const int heads = (int)smelt__spec_get(spec, "heads");
-    const int kv_heads = (int)smelt__spec_get(spec, "kv_heads");
-    const int dv = number_of(spec, "dv");
     char value_width[16] = "";
-    if (dv > 0)
-        snprintf(value_width, sizeof value_width, "_v%d", dv);
+    if (shape.dv > 0)
+        snprintf(value_width, sizeof value_width, "_v%d", shape.dv);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s_%s_h%d_kv%d_qk%d%s_r%d_%s",
-             spec->schema->name, plan->variant, heads, kv_heads, (int)smelt__spec_get(spec, "dqk"),
-             value_width, (int)smelt__spec_get(spec, "granularity"),
-             smelt__spec_choice(spec, "lists"));
-    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
-        smelt__plan_add(plan, constants[i].name, number_of(spec, constants[i].key),
-                        SMELT__FROM_SPEC, constants[i].meaning);
-    smelt__plan_add(plan, "GROUP_HEADS", heads / kv_heads, SMELT__DERIVED,
-                    "query heads of a KV head");
-    smelt__plan_add(plan, "PDL", plan->arch->pdl, SMELT__DERIVED,
-                    "1: has programmatic dependent launch");
+             spec->schema->name, plan->variant, shape.heads, shape.kv_heads, shape.dqk, value_width,
+             shape.granularity, smelt__spec_choice(spec, "lists"));
+    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }
 
-/* ---- block-stationary kernels ---------------------------------------------------------------- */
-
-int smelt__sparse_gqa_units(const struct smelt__spec *spec) {
-    const int group = (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
-    return (group + SMELT__SPARSE_GQA_UNIT - 1) / SMELT__SPARSE_GQA_UNIT;
-}
-
-void smelt__sparse_gqa_block_constants(const struct smelt__spec *spec, struct smelt__plan *plan) {
-    const int shared = smelt__spec_get(spec, "lists") == SMELT__SPARSE_GQA_SHARED;
-    smelt__plan_add(plan, "LIST_HEADS", shared ? (int)smelt__spec_get(spec, "kv_heads") : 1,
-                    SMELT__DERIVED, "KV heads that share a list");
-    smelt__plan_add(plan, "UNITS", smelt__sparse_gqa_units(spec), SMELT__DERIVED,
-                    "groups of 8 of a KV head's query heads");
-}
-
-int smelt__sparse_gqa_grad_may_be_block(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
-           smelt__spec_get(spec, "dqk") + smelt__spec_get(spec, "dv") <=
-               SMELT__SPARSE_GQA_MOST_COLUMNS;
+void smelt__sparse_gqa_name_block(const struct smelt__spec *spec, struct smelt__plan *plan) {
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    const struct smelt__plan_row constants[] = {
+        {"LIST_HEADS", NULL, shape.kv_heads / shape.lists, "KV heads that share a list"},
+        {"UNITS", NULL, shape.units, "groups of 8 of a KV head's query heads"},
+    };
+    smelt__sparse_gqa_name(spec, plan);
+    smelt__plan_add_rows(plan, spec, constants, 2);
 }
 
 /* ---- sums of partial results ------------------------------------------------------------------
@@ -93,23 +80,23 @@ enum {
 };
 
 static const struct smelt__key merge_keys[] = {
-    SMELT__GQA_KEY_SHAPE,
-    SMELT__GQA_KEY_SINK,
-    SMELT__GQA_KEY_UNITE,
+    SMELT__GQA_SHAPE,
+    {SMELT__SINK_KEY},
+    {SMELT__GQA_UNITE},
 };
 
 static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int dv = (int)smelt__spec_get(spec, "dv");
     (void)arch, (void)message; /* every architecture has it */
-    plan->template_name = "sparse_gqa_merge.cu";
-    smelt__sparse_gqa_name(spec, plan);
-    smelt__sparse_gqa_block_constants(spec, plan);
-    smelt__plan_add(plan, "COLUMNS", dv, SMELT__DERIVED, "columns of a partial result");
-    smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__FROM_SPEC,
-                    "1: a logit per head in the denominator");
-    smelt__plan_add(plan, "UNITES", (int)smelt__spec_get(spec, "unite"), SMELT__FROM_SPEC,
-                    "1: lists may be united");
+    const struct smelt__plan_row constants[] = {
+        {"COLUMNS", NULL, dv, "columns of a partial result"},
+        {"HAS_SINK", "sink", (int)smelt__spec_get(spec, "sink"),
+         "1: a logit per head in the denominator"},
+        {"UNITES", "unite", (int)smelt__spec_get(spec, "unite"), "1: lists may be united"},
+    };
+    smelt__sparse_gqa_name_block(spec, plan);
+    smelt__plan_add_rows(plan, spec, constants, 3);
     smelt__plan_set_threads(plan, THREADS, dv <= WIDE ? BLOCKS : BLOCKS_WIDE);
     plan->persistent = 1;
     return 0;
@@ -127,7 +114,7 @@ static const struct smelt__key sums_keys[] = {
     {SMELT__REQUIRED("pass", "queries: dq from partial results of blocks; keys: dk and dv from "
                              "those of queries"),
      SMELT__NAMES_2(queries, keys)},
-    SMELT__GQA_KEY_SHAPE,
+    SMELT__GQA_SHAPE,
 };
 
 static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -135,13 +122,12 @@ static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *a
     const int of_keys = smelt__spec_get(spec, "pass") == SMELT__GQA_SUMS_KEYS;
     const int dqk = (int)smelt__spec_get(spec, "dqk");
     (void)arch, (void)message; /* every architecture has both */
-    plan->variant = smelt__spec_choice(spec, "pass");
-    plan->template_name = of_keys ? "sparse_gqa_sums.keys.cu" : "sparse_gqa_sums.queries.cu";
-    smelt__sparse_gqa_name(spec, plan);
-    smelt__sparse_gqa_block_constants(spec, plan);
-    smelt__plan_add(plan, "COLUMNS", dqk, SMELT__DERIVED, "columns of a partial result of a query");
-    smelt__plan_add(plan, "BLOCK_KEYS", (int)smelt__spec_get(spec, "granularity"), SMELT__DERIVED,
-                    "keys of a block");
+    const struct smelt__plan_row constants[] = {
+        {"COLUMNS", NULL, dqk, "columns of a partial result of a query"},
+        {"BLOCK_KEYS", NULL, (int)smelt__spec_get(spec, "granularity"), "keys of a block"},
+    };
+    smelt__sparse_gqa_name_block(spec, plan);
+    smelt__plan_add_rows(plan, spec, constants, 2);
     smelt__plan_set_threads(plan, of_keys ? KEY_THREADS : THREADS,
                             of_keys       ? KEY_BLOCKS
                             : dqk <= WIDE ? BLOCKS

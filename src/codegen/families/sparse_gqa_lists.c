@@ -3,58 +3,42 @@
  * the queries that chose it (templates/sparse_gqa_lists.params.h). No property of an operator is
  * compiled in, so all operators share these kernels.
  */
-#include <stdio.h>
-
 #include "codegen/families/sparse_gqa.h"
 #include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
-
-enum { THREADS = 256, SCAN_THREADS = 1024, UNITE_THREADS = 128 };
-
-static const char *const templates[] = {"sparse_gqa_lists.count.cu", "sparse_gqa_lists.scan.cu",
-                                        "sparse_gqa_lists.fill.cu", "sparse_gqa_lists.unite.cu"};
 
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED("pass",
                      "count: pairs of each list; scan: where they begin; fill: writes them; unite: "
                      "of tiles of queries"),
      SMELT__NAMES_4(count, scan, fill, unite)},
-    SMELT__GQA_KEY_UNITE,
+    {SMELT__GQA_UNITE},
 };
-
-static void add_scan(struct smelt__plan *plan) {
-    smelt__plan_add_region(plan, "TOTALS_OFFSET", 2 * SCAN_THREADS / 32 * 4, 4,
-                           "pairs and segments of each warp");
-    smelt__plan_add_region(plan, "BINS_OFFSET", SCAN_THREADS * 4, 4, "segments of each number");
-}
 
 static int plan_lists(const struct smelt__spec *spec, const struct smelt__arch *arch,
                       struct smelt__plan *plan, struct smelt__message *message) {
+    static const int threads[] = {[SMELT__GQA_LISTS_COUNT] = 256,
+                                  [SMELT__GQA_LISTS_SCAN] = 1024,
+                                  [SMELT__GQA_LISTS_FILL] = 256,
+                                  [SMELT__GQA_LISTS_UNITE] = 128};
     const int64_t pass = smelt__spec_get(spec, "pass");
-    const int scan = pass == SMELT__GQA_LISTS_SCAN;
-    const int rows = pass == SMELT__GQA_LISTS_FILL ? THREADS / 32 : 1; /* of counters */
+    const int unite = pass == SMELT__GQA_LISTS_UNITE, warps = threads[pass] / SMELT__WARP;
+    const int rows = pass == SMELT__GQA_LISTS_FILL ? warps : 1; /* of counters */
     (void)arch, (void)message; /* every architecture has all of them */
-    plan->variant = smelt__spec_choice(spec, "pass");
-    plan->template_name = templates[pass];
-    snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_sparse_gqa_lists_%s",
-             plan->variant);
-    smelt__plan_set_threads(plan,
-                            scan                             ? SCAN_THREADS
-                            : pass == SMELT__GQA_LISTS_UNITE ? UNITE_THREADS
-                                                             : THREADS,
-                            1);
-    smelt__plan_add(plan, "UNITES",
-                    pass == SMELT__GQA_LISTS_UNITE || smelt__spec_get(spec, "unite"),
-                    SMELT__FROM_SPEC, "1: lists may be united");
-    if (scan) {
-        add_scan(plan);
+    smelt__plan_set_threads(plan, threads[pass], 1);
+    smelt__plan_add(plan, "UNITES", unite || smelt__spec_get(spec, "unite"), SMELT__FROM_SPEC,
+                    "1: lists may be united");
+    if (pass == SMELT__GQA_LISTS_SCAN) {
+        smelt__plan_add_region(plan, "TOTALS_OFFSET", 2 * warps * 4, 4,
+                               "pairs and segments of each warp");
+        smelt__plan_add_region(plan, "BINS_OFFSET", threads[pass] * 4, 4,
+                               "segments of each number");
         return 0;
     }
-    if (pass == SMELT__GQA_LISTS_UNITE) {
+    if (unite) {
         smelt__plan_add(plan, "MOST_SLOTS", SMELT__GQA_LISTS_MOST_SLOTS, SMELT__DERIVED,
                         "slots of a tile, at most");
-        smelt__plan_add_region(plan, "SLOTS_OFFSET",
-                               UNITE_THREADS / 32 * SMELT__GQA_LISTS_MOST_SLOTS * 8, 8,
+        smelt__plan_add_region(plan, "SLOTS_OFFSET", warps * SMELT__GQA_LISTS_MOST_SLOTS * 8, 8,
                                "slots of a warp's tile");
     }
     smelt__plan_add(plan, "LISTS_AT_ONCE", SMELT__GQA_LISTS_AT_ONCE, SMELT__DERIVED,

@@ -33,7 +33,8 @@ enum kind { OUT, DQ, TARGET };
 
 struct smelt__choice {
     enum kind kind;
-    int dqk, dv, row_tiles; /* dv: 0 without values */
+    struct smelt__gqa_shape shape;
+    int row_tiles;
     int wide, most_groups, key_groups, query_in_registers;
     int blocks;
     struct smelt__pipeline_shape pipeline;
@@ -45,22 +46,12 @@ static int row_bytes(int columns) {
     return (columns + SWIZZLED - 1) / SWIZZLED * SWIZZLED * 2;
 }
 
-static int group_of(const struct smelt__spec *spec) {
-    return (int)(smelt__spec_get(spec, "heads") / smelt__spec_get(spec, "kv_heads"));
-}
-
 /* The spec's part of a choice of any kernel. */
 static void begin_any(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    const int has_values = smelt__spec_key(spec->schema, "dv") >= 0;
     const int has_sink = smelt__spec_key(spec->schema, "sink") >= 0;
-    *choice = (struct smelt__choice){
-        .kind = !has_values ? TARGET
-                : has_sink  ? OUT
-                            : DQ,
-        .dqk = (int)smelt__spec_get(spec, "dqk"),
-        .dv = has_values ? (int)smelt__spec_get(spec, "dv") : 0,
-        .row_tiles = (group_of(spec) + TILE - 1) / TILE,
-    };
+    *choice = (struct smelt__choice){.shape = smelt__sparse_gqa_shape(spec)};
+    choice->kind = choice->shape.dv == 0 ? TARGET : has_sink ? OUT : DQ;
+    choice->row_tiles = (choice->shape.group + TILE - 1) / TILE;
 }
 
 static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
@@ -78,13 +69,14 @@ static int warps_of(const struct smelt__choice *choice) {
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->row_tiles * TILE,
               staged = choice->pipeline.stages * choice->pipeline.block_keys;
-    const int key_bytes = staged * row_bytes(choice->dqk);
-    const int value_bytes = staged * row_bytes(choice->dv);
-    const int sum_bytes = rows * (choice->kind == DQ ? choice->dqk : choice->dv) * 4 - key_bytes;
-    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice->dqk),
+    const int key_bytes = staged * row_bytes(choice->shape.dqk);
+    const int value_bytes = staged * row_bytes(choice->shape.dv);
+    const int sum_bytes =
+        rows * (choice->kind == DQ ? choice->shape.dqk : choice->shape.dv) * 4 - key_bytes;
+    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice->shape.dqk),
                            SMELT__TILE_ALIGNMENT, "query tile");
     if (choice->kind == DQ)
-        smelt__plan_add_region(plan, "GRAD_OFFSET", rows * row_bytes(choice->dv),
+        smelt__plan_add_region(plan, "GRAD_OFFSET", rows * row_bytes(choice->shape.dv),
                                SMELT__TILE_ALIGNMENT, "the heads' dO");
     smelt__plan_add_region(plan, "KEYS_OFFSET", key_bytes, SMELT__TILE_ALIGNMENT,
                            choice->kind == TARGET
@@ -111,9 +103,10 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
 static struct smelt__needs needs(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch) {
     const int warp_keys = choice->pipeline.block_keys / choice->key_groups;
-    const int sums = choice->kind == DQ ? choice->dqk / 2 + warp_keys
-                                        : choice->dv / 2 + warp_keys / 2 +
-                                              (choice->query_in_registers ? choice->dqk / 4 : 0);
+    const int sums = choice->kind == DQ
+                         ? choice->shape.dqk / 2 + warp_keys
+                         : choice->shape.dv / 2 + warp_keys / 2 +
+                               (choice->query_in_registers ? choice->shape.dqk / 4 : 0);
     (void)arch;
     return (struct smelt__needs){warps_of(choice) * SMELT__WARP, choice->blocks,
                                  sums + warp_keys / 4 + OTHER_REGISTERS};
@@ -158,10 +151,8 @@ static const struct smelt__search search = {
 };
 
 /* A query's KV heads; of the target, its lists. */
-static int items_of(const struct smelt__choice *choice, const struct smelt__spec *spec) {
-    return choice->kind == TARGET && !smelt__spec_get(spec, "lists")
-               ? 1
-               : (int)smelt__spec_get(spec, "kv_heads");
+static int items_of(const struct smelt__choice *choice) {
+    return choice->kind == TARGET ? choice->shape.lists : choice->shape.kv_heads;
 }
 
 static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
@@ -178,10 +169,10 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
         {"KEY_GROUPS", "key_groups", choice->key_groups, "warps that divide a block's keys"},
         {"ROW_TILES", NULL, choice->row_tiles, "m16 tiles of a group's heads"},
-        {"BLOCK_HEADS", NULL, group_of(spec), "heads of a thread block"},
+        {"BLOCK_HEADS", NULL, choice->shape.group, "heads of a thread block"},
         {"BLOCK_ROWS", NULL, choice->row_tiles * TILE, "a group's heads, padded"},
         {"WARPS", NULL, warps_of(choice), "warps of a thread block"},
-        {"HEAD_BLOCKS", NULL, items_of(choice, spec), "items of a query"},
+        {"HEAD_BLOCKS", NULL, items_of(choice), "items of a query"},
         {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
@@ -193,18 +184,14 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
 
 int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                struct smelt__plan *plan, struct smelt__message *message) {
-    static const char *const templates[] = {[OUT] = "sparse_gqa_fwd.mma.cu",
-                                            [DQ] = "sparse_gqa_bwd.mma.cu",
-                                            [TARGET] = "sparse_gqa_scores_fwd.mma.cu"};
     struct smelt__choice choice;
     if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    plan->template_name = templates[choice.kind];
     smelt__sparse_gqa_name(spec, plan);
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, warps_of(&choice) * SMELT__WARP, choice.blocks);
     plan->item = "query";
-    plan->blocks_per_item = items_of(&choice, spec);
+    plan->blocks_per_item = items_of(&choice);
     return 0;
 }
 
@@ -213,8 +200,8 @@ int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smel
  * read once for all keys of an item. Eight warps; four for a single tile of keys. */
 
 static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    const int granularity = (int)smelt__spec_get(spec, "granularity");
     begin_any(choice, spec);
+    const int granularity = choice->shape.granularity;
     choice->padded_heads = choice->row_tiles * TILE;
     choice->most_keys = granularity < TILE        ? TILE
                         : granularity < MOST_KEYS ? granularity
@@ -227,13 +214,13 @@ static int tile_queries(const struct smelt__choice *choice) {
 
 static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->tile_rows, block = choice->block_keys;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->dqk),
+    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->shape.dqk),
                            SMELT__TILE_ALIGNMENT, "the item's keys");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->dv),
+    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->shape.dv),
                            SMELT__TILE_ALIGNMENT, "their values");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", KEY_STAGES * rows * row_bytes(choice->dqk),
+    smelt__plan_add_region(plan, "QUERY_OFFSET", KEY_STAGES * rows * row_bytes(choice->shape.dqk),
                            SMELT__TILE_ALIGNMENT, "tiles of queries");
-    smelt__plan_add_region(plan, "GRAD_OFFSET", KEY_STAGES * rows * row_bytes(choice->dv),
+    smelt__plan_add_region(plan, "GRAD_OFFSET", KEY_STAGES * rows * row_bytes(choice->shape.dv),
                            SMELT__TILE_ALIGNMENT, "tiles of dO");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * (block < 32 ? 128 : block * 4),
                            SMELT__TILE_ALIGNMENT, "P and dS of a tile");
@@ -250,7 +237,7 @@ static void add_key_regions(const struct smelt__choice *choice, struct smelt__pl
 /* Registers, an estimate: this warp's units of dk and dv. */
 static struct smelt__needs key_needs(const struct smelt__choice *choice,
                                      const struct smelt__arch *arch) {
-    const int units = choice->block_keys * (choice->dqk + choice->dv) / UNIT_VALUES;
+    const int units = choice->block_keys * (choice->shape.dqk + choice->shape.dv) / UNIT_VALUES;
     (void)arch;
     return (struct smelt__needs){choice->warps * SMELT__WARP, choice->blocks,
                                  (units + choice->warps - 1) / choice->warps *
@@ -302,7 +289,6 @@ int smelt__sparse_gqa_bwd_keys_plan_mma(const struct smelt__spec *spec,
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
          "1: four sums are added at once"},
     };
-    plan->template_name = "sparse_gqa_bwd_keys.mma.cu";
     smelt__sparse_gqa_name(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);

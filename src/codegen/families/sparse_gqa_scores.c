@@ -3,10 +3,8 @@
 #include "codegen/families/sparse_gqa.h"
 
 static const struct smelt__key kernel_keys[] = {
-    SMELT__GQA_KEY_HEADS,
-    SMELT__GQA_KEY_DQK,
-    SMELT__GQA_KEY_LISTS,
-    SMELT__GQA_KNOBS_MMA,
+    {SMELT__GQA_HEADS},       {SMELT__GQA_KV_HEADS}, {SMELT__GQA_DQK},
+    {SMELT__GQA_GRANULARITY}, {SMELT__GQA_LISTS},    SMELT__GQA_KNOBS_MMA,
 };
 
 static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
@@ -18,8 +16,8 @@ static const struct smelt__kernel_family sparse_gqa_scores_fwd = {
 };
 
 static const struct smelt__key keys[] = {
-    SMELT__GQA_KEY_HEADS, SMELT__GQA_KEY_DQK,  SMELT__GQA_KEY_TOPK,
-    SMELT__GQA_KEY_LISTS, SMELT__GQA_KEY_SINK,
+    {SMELT__GQA_HEADS},       {SMELT__GQA_KV_HEADS}, {SMELT__GQA_DQK},  {SMELT__GQA_TOPK},
+    {SMELT__GQA_GRANULARITY}, {SMELT__GQA_LISTS},    {SMELT__SINK_KEY},
 };
 
 static const struct smelt__preset_row presets[] = {

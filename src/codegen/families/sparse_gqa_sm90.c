@@ -19,9 +19,8 @@
 #include "codegen/plan/search.h"
 
 enum {
-    UNIT = SMELT__SPARSE_GQA_UNIT,
     TILE_ROWS = 64,
-    TILE_UNITS = TILE_ROWS / UNIT,
+    TILE_UNITS = TILE_ROWS / SMELT__GQA_UNIT,
     TILE_COLUMNS = 64,
     ROW_BYTES = 2 * TILE_COLUMNS, /* of a column tile */
     TILE_BYTES = TILE_ROWS * ROW_BYTES,
@@ -34,11 +33,10 @@ enum {
     MOST_VALUES = 128, /* scores and output of a thread, with three warpgroups */
     /* Keys. */
     KEY_SEGMENT_TILES = 64,
-    KEY_CONSUMERS = 2,
+    MOST_COLUMNS = 320, /* dqk + dv: a thread has a 128th of dK and dV for 64 keys */
     ALL_ROWS_COLUMNS =
         256, /* up to this number there are registers for the scores of a whole tile */
     /* United. */
-    UNITED_CONSUMERS = 2,
     MOST_UNITED_VALUES = 256, /* scores and outputs of a row in the registers of its warpgroup */
     /* With more, a part has two queries at most, and computes a block for at most two pairs: uniting would be
      * slower (MOST_TILE_COST in ops/sparse_gqa_index.c). */
@@ -57,7 +55,7 @@ static const struct {
 } united_buffers[] = {{4, 2}, {3, 2}, {4, 1}, {3, 1}, {2, 2}, {2, 1}, {1, 2}, {1, 1}};
 
 struct smelt__choice {
-    int dqk, dv, block_keys, units;
+    struct smelt__gqa_shape shape;
     int consumers;
     int buffers;           /* of K and V */
     int stages;            /* tiles of queries in flight */
@@ -79,19 +77,18 @@ static int box_units(int units) {
     return box;
 }
 
-static struct smelt__choice choice_of(const struct smelt__spec *spec, int consumers) {
-    return (struct smelt__choice){.dqk = (int)smelt__spec_get(spec, "dqk"),
-                                  .dv = (int)smelt__spec_get(spec, "dv"),
-                                  .block_keys = (int)smelt__spec_get(spec, "granularity"),
-                                  .units = smelt__sparse_gqa_units(spec),
-                                  .consumers = consumers};
+/* The choice of the kernels with two warpgroups that compute. */
+static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
+    *choice = (struct smelt__choice){.shape = smelt__sparse_gqa_shape(spec),
+                                     .consumers = SMELT__GQA_CONSUMERS};
 }
 
 static void add_blocks(const struct smelt__choice *choice, int buffers, const char *keys,
                        const char *values, struct smelt__plan *plan) {
-    const int block = buffers * choice->block_keys * ROW_BYTES;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->dqk) * block, ALIGNMENT, keys);
-    smelt__plan_add_region(plan, "VALUES_OFFSET", tiles(choice->dv) * block, ALIGNMENT, values);
+    const int block = buffers * choice->shape.granularity * ROW_BYTES;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->shape.dqk) * block, ALIGNMENT, keys);
+    smelt__plan_add_region(plan, "VALUES_OFFSET", tiles(choice->shape.dv) * block, ALIGNMENT,
+                           values);
 }
 
 static void add_barriers(int count, struct smelt__plan *plan) {
@@ -107,19 +104,16 @@ static struct smelt__needs needs(const struct smelt__choice *choice,
 
 /* Adds what all these kernels' plans have, except for the regions. */
 static void finish(const struct smelt__choice *choice, const struct smelt__spec *spec,
-                   const char *template_name, struct registers registers,
-                   struct smelt__plan *plan) {
+                   struct registers registers, struct smelt__plan *plan) {
     const struct smelt__plan_row constants[] = {
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"BLOCK_KEYS", NULL, choice->block_keys, "keys of a block"},
-        {"BOX_UNITS", NULL, box_units(choice->units), "groups of 8 heads that a box copies"},
+        {"BLOCK_KEYS", NULL, choice->shape.granularity, "keys of a block"},
+        {"BOX_UNITS", NULL, box_units(choice->shape.units), "groups of 8 heads that a box copies"},
         {"CONSUMER_REGISTERS", NULL, registers.consumer, "registers of a thread that computes"},
         {"PRODUCER_REGISTERS", NULL, registers.producer, "registers of a thread that copies"},
     };
-    plan->template_name = template_name;
-    smelt__sparse_gqa_name(spec, plan);
-    smelt__sparse_gqa_block_constants(spec, plan);
+    smelt__sparse_gqa_name_block(spec, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
     smelt__plan_set_threads(plan, (choice->consumers + 1) * SMELT__WARPGROUP, 1);
     plan->persistent = 1;
@@ -127,34 +121,33 @@ static void finish(const struct smelt__choice *choice, const struct smelt__spec 
 
 /* Adds the constants and the launch data of a kernel whose items are segments. */
 static void add_segment(const struct smelt__choice *choice, const struct smelt__spec *spec,
-                        int segment_tiles, int warpgroups, struct smelt__plan *plan) {
+                        int segment_tiles, struct smelt__plan *plan) {
     struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     const int segment =
-        smelt__spec_knob(spec, "segment", segment_tiles * TILE_UNITS / choice->units);
+        smelt__spec_knob(spec, "segment", segment_tiles * TILE_UNITS / choice->shape.units);
     const struct smelt__plan_row constants[] = {
         {"SEGMENT", "segment", segment, "queries of an item"},
         {"STAGES", NULL, choice->stages, "tiles of queries in flight"},
     };
     smelt__plan_add_rows(plan, spec, constants, 2);
-    *launch = (struct smelt__sparse_gqa_launch){.segment = segment,
-                                                .units = choice->units,
-                                                .box_heads = box_units(choice->units) * UNIT,
-                                                .warpgroups = warpgroups};
+    launch->segment = segment;
+    launch->box_heads = box_units(choice->shape.units) * SMELT__GQA_UNIT;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
 static void begin_forward(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    const int values =
-        (int)(smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity")) / 2;
-    *choice = choice_of(spec, smelt__spec_knob(spec, "consumers", values <= MOST_VALUES ? 3 : 2));
+    begin(choice, spec);
+    const int values = (choice->shape.dv + choice->shape.granularity) / 2;
+    choice->consumers = smelt__spec_knob(spec, "consumers", values <= MOST_VALUES ? 3 : 2);
 }
 
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
                "its values, in each buffer", plan);
-    smelt__plan_add_region(plan, "QUERY_OFFSET", choice->stages * tiles(choice->dqk) * TILE_BYTES,
-                           ALIGNMENT, "tiles of queries, in each stage");
+    smelt__plan_add_region(plan, "QUERY_OFFSET",
+                           choice->stages * tiles(choice->shape.dqk) * TILE_BYTES, ALIGNMENT,
+                           "tiles of queries, in each stage");
     smelt__plan_add_region(plan, "TILES_OFFSET", choice->stages * DESCRIPTION, 16,
                            "description of the tile's rows, in each stage");
     add_barriers(2 * (choice->stages + choice->buffers), plan);
@@ -181,9 +174,7 @@ static const struct smelt__search search = {
 int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__choice choice;
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
-    if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
+    if (smelt__spec_get(spec, "granularity") < SMELT__GQA_BLOCK)
         return smelt__sparse_gqa_fwd_plan_few(spec, arch, plan, message);
     if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
@@ -191,29 +182,34 @@ int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct
         {"CONSUMERS", "consumers", choice.consumers, "warpgroups that compute"},
         {"KV_BUFFERS", NULL, choice.buffers, "blocks of keys in flight"},
     };
-    finish(&choice, spec, "sparse_gqa_fwd.sm90.cu", choice.consumers > 2 ? of_three : of_two, plan);
+    finish(&choice, spec, choice.consumers > 2 ? of_three : of_two, plan);
     smelt__plan_add_rows(plan, spec, constants, 2);
-    add_segment(&choice, spec, SEGMENT_TILES, 0, plan);
+    add_segment(&choice, spec, SEGMENT_TILES, plan);
     return 0;
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
+int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape) {
+    return shape->granularity >= SMELT__GQA_BLOCK && shape->dqk + shape->dv <= MOST_COLUMNS;
+}
+
 static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    *choice = choice_of(spec, KEY_CONSUMERS);
-    choice->teams = KEY_CONSUMERS * TILE_ROWS / choice->block_keys;
+    begin(choice, spec);
+    choice->teams = choice->consumers * TILE_ROWS / choice->shape.granularity;
     choice->ds_buffers = choice->teams > 1 ? 1 : 2;
 }
 
 static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int stages = choice->stages;
     add_blocks(choice, 1, "a block's keys", "its values", plan);
-    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->dqk) * TILE_BYTES,
+    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->shape.dqk) * TILE_BYTES,
                            ALIGNMENT, "tiles of queries, in each stage");
-    smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->dv) * TILE_BYTES, ALIGNMENT,
-                           "tiles of the output's gradient, in each stage");
+    smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->shape.dv) * TILE_BYTES,
+                           ALIGNMENT, "tiles of the output's gradient, in each stage");
     smelt__plan_add_region(plan, "DS_OFFSET",
-                           choice->teams * choice->ds_buffers * choice->block_keys * ROW_BYTES,
+                           choice->teams * choice->ds_buffers * choice->shape.granularity *
+                               ROW_BYTES,
                            ALIGNMENT, "a tile's dS, in each team's buffers");
     smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
                            "base and delta of their rows, in each stage");
@@ -242,26 +238,26 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
                                          const struct smelt__arch *arch, struct smelt__plan *plan,
                                          struct smelt__message *message) {
     struct smelt__choice choice;
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
-    if (smelt__spec_get(spec, "granularity") < SMELT__SPARSE_GQA_BLOCK)
+    if (smelt__spec_get(spec, "granularity") < SMELT__GQA_BLOCK)
         return smelt__sparse_gqa_bwd_keys_plan_few(spec, arch, plan, message);
-    if (!smelt__sparse_gqa_grad_may_be_block(spec))
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    if (!smelt__sparse_gqa_grad_may_be_block(&shape))
         return smelt__spec_refuse(
             spec, message, "variant sm90 with granularity 64 or 128 needs dqk + dv of at most %d",
-            SMELT__SPARSE_GQA_MOST_COLUMNS);
+            MOST_COLUMNS);
     if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
-    const int wide = choice.dqk + choice.dv > ALL_ROWS_COLUMNS;
+    const int wide = choice.shape.dqk + choice.shape.dv > ALL_ROWS_COLUMNS;
     const struct smelt__plan_row constants[] = {
         {"SCORE_ROWS", NULL, wide ? TILE_ROWS / 2 : TILE_ROWS,
          "rows of a tile whose scores a thread has at once"},
         {"DS_BUFFERS", NULL, choice.ds_buffers, "buffers of a team's dS"},
     };
-    finish(&choice, spec, "sparse_gqa_bwd_keys.sm90.cu", wide ? of_wide_keys : of_keys, plan);
+    finish(&choice, spec, wide ? of_wide_keys : of_keys, plan);
     smelt__plan_add_rows(plan, spec, constants, 2);
-    add_segment(&choice, spec, KEY_SEGMENT_TILES, KEY_CONSUMERS, plan);
-    if (choice.dqk == 192 && choice.dv == 128) /* three times as fast as mma in spite of it */
+    add_segment(&choice, spec, KEY_SEGMENT_TILES, plan);
+    if (choice.shape.dqk == 192 &&
+        choice.shape.dv == 128) /* three times as fast as mma in spite of it */
         plan->spill_bytes = 16;
     return 0;
 }
@@ -269,19 +265,14 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
 /* ---- united ---------------------------------------------------------------------------------- */
 
 static const struct smelt__key united_keys[] = {
-    SMELT__GQA_KEY_SHAPE,
-    SMELT__GQA_KEY_SINK,
+    SMELT__GQA_SHAPE,
+    {SMELT__SINK_KEY},
     {SMELT__RACECHECK_KNOB},
 };
 
-int smelt__sparse_gqa_can_unite(const struct smelt__spec *spec) {
-    return smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK &&
-           smelt__sparse_gqa_units(spec) <= MOST_UNITED_UNITS &&
-           smelt__spec_get(spec, "dv") + smelt__spec_get(spec, "granularity") <= MOST_UNITED_VALUES;
-}
-
-static void begin_united(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    *choice = choice_of(spec, UNITED_CONSUMERS);
+int smelt__sparse_gqa_can_unite(const struct smelt__gqa_shape *shape) {
+    return shape->granularity >= SMELT__GQA_BLOCK && shape->units <= MOST_UNITED_UNITS &&
+           shape->dv + shape->granularity <= MOST_UNITED_VALUES;
 }
 
 static int take_buffers(struct smelt__choice *choice) {
@@ -291,15 +282,16 @@ static int take_buffers(struct smelt__choice *choice) {
 }
 
 static void add_united_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    const int tiles_of_queries = choice->queries * UNITED_CONSUMERS;
-    smelt__plan_add_region(plan, "QUERY_OFFSET", tiles_of_queries * tiles(choice->dqk) * TILE_BYTES,
-                           ALIGNMENT, "tiles of queries, in each buffer");
+    const int tiles_of_queries = choice->queries * choice->consumers;
+    smelt__plan_add_region(plan, "QUERY_OFFSET",
+                           tiles_of_queries * tiles(choice->shape.dqk) * TILE_BYTES, ALIGNMENT,
+                           "tiles of queries, in each buffer");
     add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
                "its values, in each buffer", plan);
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
                            "description of the block, in each buffer");
     smelt__plan_add_region(plan, "ITEMS_OFFSET",
-                           tiles_of_queries * (2 + 2 * TILE_UNITS / choice->units) * 4, 4,
+                           tiles_of_queries * (2 + 2 * TILE_UNITS / choice->shape.units) * 4, 4,
                            "description of the item, in each buffer");
     add_barriers(2 * tiles_of_queries + 4 * choice->buffers, plan);
 }
@@ -309,7 +301,7 @@ static const struct smelt__axis united_axes[] = {
 static const struct smelt__search united_search = {
     .axes = united_axes,
     .count = 1,
-    .begin = begin_united,
+    .begin = begin,
     .add_regions = add_united_regions,
     .needs = needs,
     .less_shared = "smaller widths",
@@ -317,28 +309,26 @@ static const struct smelt__search united_search = {
 
 static int plan_united(const struct smelt__spec *spec, const struct smelt__arch *arch,
                        struct smelt__plan *plan, struct smelt__message *message) {
-    struct smelt__sparse_gqa_united_launch *const launch = (void *)plan->launch;
+    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
     struct smelt__choice choice;
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
-    if (!smelt__sparse_gqa_can_unite(spec))
+    if (!smelt__sparse_gqa_can_unite(&shape))
         return smelt__spec_refuse(spec, message,
                                   "variant sm90 needs granularity 64 or 128, dv + granularity at "
                                   "most %d, and at most %d heads of a KV head",
-                                  MOST_UNITED_VALUES, MOST_UNITED_UNITS * UNIT);
+                                  MOST_UNITED_VALUES, MOST_UNITED_UNITS * SMELT__GQA_UNIT);
     if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
         return -1;
     const struct smelt__plan_row constants[] = {
         {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
          "1: a logit per head in the denominator"},
-        {"CONSUMERS", NULL, UNITED_CONSUMERS, "warpgroups that compute"},
+        {"CONSUMERS", NULL, choice.consumers, "warpgroups that compute"},
         {"Q_BUFFERS", NULL, choice.queries, "tiles of queries in flight"},
         {"STAGES", NULL, choice.buffers, "blocks of keys in flight"},
     };
-    finish(&choice, spec, "sparse_gqa_united.sm90.cu", of_united, plan);
+    finish(&choice, spec, of_united, plan);
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
-    launch->part_entries = TILE_UNITS / choice.units;
-    launch->tile_entries = UNITED_CONSUMERS * launch->part_entries;
+    launch->queries = choice.consumers * (TILE_UNITS / shape.units);
     return 0;
 }
 

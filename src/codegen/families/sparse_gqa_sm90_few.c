@@ -31,10 +31,15 @@ enum {
     FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
 };
 
-/* Makes the choices that all plans make alike. `leading`, `others`: tiles of a key block; `more`: tiles of
- * an item's heads in addition to q's; `part_tiles`: the default of the knob. */
-static void choose(const struct smelt__spec *spec, int leading, int others, int more,
-                   int part_tiles, struct smelt__few_heads *choice, struct smelt__plan *plan) {
+/* Makes the other choices and fills in the plan. `leading`, `others`: tiles of a key block; `more`: tiles of an
+ * item's heads in addition to q's; `part_tiles`: the default of the knob. */
+static void make(const struct smelt__spec *spec, const struct smelt__arch *arch, int leading,
+                 int others, int more, int part_tiles, struct smelt__few_heads *choice,
+                 struct smelt__plan *plan) {
+    const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
+    const struct smelt__plan_row item_queries = {"ITEM_QUERIES", has_knob ? "item_queries" : NULL,
+                                                 choice->queries,
+                                                 "queries of an item, whose lists are united"};
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
     choice->most_stages = MOST_BLOCKS;
     choice->leading_tiles = leading;
@@ -46,72 +51,64 @@ static void choose(const struct smelt__spec *spec, int leading, int others, int 
                                           ? SMELT__FEW_HEADS_LEAST_GATHER
                                           : SMELT__FEW_HEADS_GATHER,
                                       choice);
-}
-
-/* Fills in the plan from the choices. */
-static void finish(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                   const struct smelt__few_heads *choice, struct smelt__plan *plan) {
-    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
-    const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
-    const struct smelt__plan_row item_queries = {"ITEM_QUERIES", has_knob ? "item_queries" : NULL,
-                                                 choice->queries,
-                                                 "queries of an item, whose lists are united"};
     smelt__sparse_gqa_name(spec, plan);
     smelt__few_heads_plan(spec, choice, plan);
-    if (choice->queries)
+    if (choice->queries) {
         smelt__plan_add_rows(plan, spec, &item_queries, 1);
-    launch->queries = choice->queries;
-    plan->item = "query";
+        plan->item = "query"; /* else items are not queries, whose number the call knows */
+    }
+    ((struct smelt__sparse_gqa_launch *)(void *)plan->launch)->queries = choice->queries;
     plan->blocks_per_multiprocessor = 1;
     plan->max_registers = smelt__registers_of_thread(arch, plan->threads, 1);
     plan->persistent = 1;
 }
 
-static int kv_heads(const struct smelt__spec *spec) {
-    return (int)smelt__spec_get(spec, "kv_heads");
-}
-
 /* The heads of an item of `queries` queries, rounded up to a multiple of `step`. */
-static int item_heads(const struct smelt__spec *spec, int queries, int step) {
-    const int heads = (int)smelt__spec_get(spec, "heads") / kv_heads(spec);
-    return (queries * heads + step - 1) / step * step;
+static int item_heads(const struct smelt__gqa_shape *shape, int queries, int step) {
+    return (queries * shape->group + step - 1) / step * step;
 }
 
-/* The most queries of an item whose lists may be united: as many as have at most `most_heads` heads. */
-static int most_queries(const struct smelt__spec *spec, int step, int most_heads) {
+/* The choices for a kernel whose items are `queries` queries' heads of a KV head. */
+static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape, int queries,
+                                            int step) {
+    return (struct smelt__few_heads){.heads = item_heads(shape, queries, step),
+                                     .head_blocks = shape->kv_heads,
+                                     .item_bytes = HEADS_ITEM,
+                                     .tensor_bytes = HEADS_TENSOR,
+                                     .p_matrices = 1,
+                                     .queries = queries};
+}
+
+/* The most queries of an item whose lists may be united: as many as registers have room for. */
+static int most_queries(const struct smelt__spec *spec, const struct smelt__gqa_shape *shape) {
+    const int most_heads = MOST_UNITED / shape->dv;
     int queries = smelt__spec_get(spec, "unite") ? MOST_QUERIES : 1;
-    while (queries > 1 && item_heads(spec, queries, step) > most_heads)
+    while (queries > 1 && item_heads(shape, queries, UNIT) >
+                              (most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS))
         queries /= 2;
     return queries;
 }
 
 int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                    struct smelt__plan *plan, struct smelt__message *message) {
-    const int most_heads = MOST_UNITED / (int)smelt__spec_get(spec, "dv");
-    const int most =
-        most_queries(spec, UNIT, most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS);
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    const int most = most_queries(spec, &shape);
     const int queries = smelt__spec_knob(spec, "item_queries", most);
-    struct smelt__few_heads choice = {.heads = item_heads(spec, queries, UNIT),
-                                      .head_blocks = kv_heads(spec),
-                                      .item_bytes = HEADS_ITEM,
-                                      .tensor_bytes = HEADS_TENSOR,
-                                      .statistics = 1,
-                                      .row_numbers = queries > 1,
-                                      .p_matrices = 1,
-                                      .queries = queries};
+    struct smelt__few_heads choice = heads_choice(&shape, queries, UNIT);
+    choice.statistics = 1;
+    choice.row_numbers = queries > 1;
     if (queries > most)
         return smelt__spec_refuse(spec, message,
                                   "item_queries=%d is too many; legal: at most %d (with unite=1 "
                                   "those that have 64 heads of a KV head, 48 with dv=256; else 1)",
                                   queries, most);
-    if (choice.heads * smelt__spec_get(spec, "dv") > MOST_OUTPUT)
+    if (choice.heads * shape.dv > MOST_OUTPUT)
         return smelt__spec_refuse(spec, message,
                                   "variant sm90 with granularity 1, 4 or 16 needs at most 56 heads "
                                   "of a KV head with dv=256");
-    choose(spec, smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")),
-           smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv")), 0, PART_TILES, &choice, plan);
-    plan->template_name = "sparse_gqa_fwd.sm90_few.cu";
-    finish(spec, arch, &choice, plan);
+    make(spec, arch, smelt__few_heads_tiles(shape.dqk), smelt__few_heads_tiles(shape.dv), 0,
+         PART_TILES, &choice, plan);
+    smelt__plan_set_template(plan, "sm90_few");
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
                     "1: a logit per head in the denominator");
     return 0;
@@ -119,31 +116,19 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
 
 int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
-    const int values = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv"));
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    const int values = smelt__few_heads_tiles(shape.dv);
     const int64_t sums = smelt__spec_get(spec, "sums");
-    struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
-    struct smelt__few_heads choice = {.heads = item_heads(spec, 1, DEPTH),
-                                      .head_blocks = kv_heads(spec),
-                                      .item_bytes = HEADS_ITEM,
-                                      .tensor_bytes = HEADS_TENSOR,
-                                      .row_numbers = 1,
-                                      .p_matrices = 1,
-                                      .queries = 1};
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
-    if (choice.heads > WIDE_HEADS ||
-        smelt__spec_get(spec, "granularity") >= SMELT__SPARSE_GQA_BLOCK)
+    struct smelt__few_heads choice = heads_choice(&shape, 1, DEPTH);
+    choice.row_numbers = 1;
+    if (choice.heads > WIDE_HEADS || shape.granularity >= SMELT__GQA_BLOCK)
         return smelt__spec_refuse(
             spec, message,
             "variant sm90 needs granularity 1, 4 or 16 and at most %d heads of a KV head",
             WIDE_HEADS);
-    choose(spec, values, smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")), values,
-           PART_TILES, &choice, plan);
-    plan->template_name = "sparse_gqa_bwd.sm90.cu";
-    finish(spec, arch, &choice, plan);
+    make(spec, arch, values, smelt__few_heads_tiles(shape.dqk), values, PART_TILES, &choice, plan);
     smelt__plan_add(plan, "SUMS", (int)sums, SMELT__FROM_SPEC,
                     "dk and dv: 0 added in any order, 1 only bounds of the sums, 2 exact sums");
-    launch->exact = sums == SMELT__GQA_SUMS_EXACT;
     if (sums != SMELT__GQA_SUMS_ANY) {
         char *const name = plan->kernel_name + strlen(plan->kernel_name);
         snprintf(name, sizeof plan->kernel_name - (size_t)(name - plan->kernel_name), "_%s",
@@ -155,20 +140,18 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
 int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
-    const int keys = (int)smelt__spec_get(spec, "granularity");
-    const int values = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dv"));
-    const int tiles = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")) + values;
-    struct smelt__few_heads choice = {.heads = (keys + UNIT - 1) / UNIT * UNIT,
+    const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
+    const int values = smelt__few_heads_tiles(shape.dv);
+    const int tiles = smelt__few_heads_tiles(shape.dqk) + values;
+    struct smelt__few_heads choice = {.heads = (shape.granularity + UNIT - 1) / UNIT * UNIT,
                                       .head_blocks = 1,
                                       .item_bytes = BLOCK_ITEM,
                                       .tensor_bytes = BLOCK_TENSOR,
                                       .row_numbers = 1,
                                       .p_matrices = 2};
     (void)message; /* it always has a plan */
-    choose(spec, 0, tiles, values, tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART : PART_TILES,
-           &choice, plan);
-    plan->template_name = "sparse_gqa_bwd_keys.sm90_few.cu";
-    finish(spec, arch, &choice, plan);
-    plan->item = NULL; /* its items are not queries, whose number the call knows */
+    make(spec, arch, 0, tiles, values, tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART : PART_TILES,
+         &choice, plan);
+    smelt__plan_set_template(plan, "sm90_few");
     return 0;
 }

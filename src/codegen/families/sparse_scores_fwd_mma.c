@@ -144,11 +144,9 @@ int smelt__sparse_scores_fwd_plan_mma(const struct smelt__spec *spec,
     struct smelt__choice choice;
     if (smelt__mma_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    plan->template_name = "sparse_scores_fwd.mma.cu";
     smelt__sparse_scores_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->item = "query";
-    plan->blocks_per_item = 1;
     return 0;
 }

@@ -108,11 +108,8 @@ static int choose_ring(const struct smelt__spec *spec, struct choice *choice,
 }
 
 /* What this variant cannot do at all. */
-static int refuse(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                  struct smelt__message *message) {
+static int refuse(const struct smelt__spec *spec, struct smelt__message *message) {
     const int dqk = (int)smelt__spec_get(spec, "dqk");
-    if (smelt__refuse_without_warpgroups(spec, arch, message))
-        return -1;
     if (dqk > MOST_DQK || dqk % TILE_COLUMNS != 0)
         return smelt__spec_refuse(
             spec, message,
@@ -175,18 +172,16 @@ int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,
                                        const struct smelt__arch *arch, struct smelt__plan *plan,
                                        struct smelt__message *message) {
     struct choice choice = {0};
-    if (refuse(spec, arch, message))
+    if (refuse(spec, message))
         return -1;
     choose_heads(spec, &choice);
     if (choose_ring(spec, &choice, plan, message))
         return -1;
-    plan->template_name =
-        choice.by_heads ? "sparse_scores_fwd.sm90_heads.cu" : "sparse_scores_fwd.sm90.cu";
+    smelt__plan_set_template(plan, choice.by_heads ? "sm90_heads" : "sm90");
     smelt__sparse_scores_fwd_name(spec, plan);
     add_constants(spec, &choice, plan);
     plan->threads = THREADS;
     plan->item = "query";
-    plan->blocks_per_item = 1;
     plan->blocks_per_multiprocessor = 1;
     plan->max_registers = smelt__registers_of_thread(arch, plan->threads, 1);
     plan->persistent = 1;

@@ -249,10 +249,8 @@ static int plan_pass(const struct smelt__spec *spec, const struct smelt__arch *a
 static int plan_rows(const struct smelt__spec *spec, const struct smelt__arch *arch,
                      struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t pass = smelt__spec_get(spec, "pass");
-    plan->variant = smelt__spec_choice(spec, "pass"); /* every architecture has all */
-    plan->template_name = pass == SMELT__TOPK_PARTS   ? "topk_select_rows.parts.cu"
-                          : pass == SMELT__TOPK_WARPS ? "topk_select_rows.warps.cu"
-                                                      : "topk_select_rows.cu";
+    if (pass != SMELT__TOPK_PARTS && pass != SMELT__TOPK_WARPS)
+        smelt__plan_set_template(plan, "");
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_topk_select_%s_k%d_%s",
              plan->variant, (int)smelt__spec_get(spec, "topk"), smelt__spec_choice(spec, "order"));
     if (pass == SMELT__TOPK_WARPS) {

@@ -38,17 +38,6 @@ void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks) 
                     "thread blocks resident at once, at least");
 }
 
-int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                     struct smelt__message *message) {
-    if (arch->warpgroup_products)
-        return 0;
-    if (smelt__spec_key(spec->schema, "variant") < 0)
-        return smelt__message_set(message, "%s runs on sm_90a only, not on %s", spec->schema->name,
-                                  arch->name);
-    return smelt__spec_refuse(
-        spec, message, "variant=sm90 runs on sm_90a only; use variant=mma on %s", arch->name);
-}
-
 int smelt__limits_hold(const struct smelt__arch *arch, int threads, int blocks, int shared_bytes,
                        int registers, struct smelt__excess *excess) {
     const int shared_limit = smelt__shared_of_block(arch, blocks);

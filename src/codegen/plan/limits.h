@@ -27,10 +27,6 @@ int smelt__shared_of_block(const struct smelt__arch *arch, int blocks);
  * have them). */
 void smelt__plan_set_threads(struct smelt__plan *plan, int threads, int blocks);
 
-/* Refuses variant sm90 where there is no wgmma: -1, else 0. */
-int smelt__refuse_without_warpgroups(const struct smelt__spec *spec, const struct smelt__arch *arch,
-                                     struct smelt__message *message);
-
 /* For each limit: the need of the configuration that exceeds the limit least (INT_MAX: none exceeds it), and
  * the limit. */
 struct smelt__excess {

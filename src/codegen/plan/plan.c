@@ -1,13 +1,16 @@
 /* See plan.h: the code common to all families' plans. */
 #include "codegen/plan/plan.h"
 
+#include <stdio.h>
 #include <string.h>
 
-enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob) {
-    const int index = smelt__spec_key(spec->schema, knob);
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *key) {
+    const int index = smelt__spec_key(spec->schema, key);
     if (index < 0 || spec->values[index] == SMELT__AUTO)
         return SMELT__FROM_RULE;
-    return spec->tuned >> index & 1 ? SMELT__FROM_TUNING : SMELT__FROM_KNOB;
+    return !spec->schema->keys[index].knob ? SMELT__FROM_SPEC
+           : spec->tuned >> index & 1      ? SMELT__FROM_TUNING
+                                           : SMELT__FROM_KNOB;
 }
 
 /* ---- building -------------------------------------------------------------------------------- */
@@ -27,13 +30,18 @@ void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
     constant->meaning = meaning;
 }
 
+void smelt__plan_set_template(struct smelt__plan *plan, const char *variant) {
+    snprintf(plan->template_name, sizeof plan->template_name, "%s%s%s.cu", plan->spec.schema->name,
+             *variant ? "." : "", variant);
+}
+
 void smelt__plan_add_rows(struct smelt__plan *plan, const struct smelt__spec *spec,
                           const struct smelt__plan_row *rows, int count) {
     for (int i = 0; i < count; i++) {
-        if (rows[i].knob && smelt__spec_key(spec->schema, rows[i].knob) < 0)
-            plan->defect = rows[i].knob;
+        if (rows[i].key && smelt__spec_key(spec->schema, rows[i].key) < 0)
+            plan->defect = rows[i].key;
         smelt__plan_add(plan, rows[i].name, rows[i].value,
-                        rows[i].knob ? smelt__plan_origin(spec, rows[i].knob) : SMELT__DERIVED,
+                        rows[i].key ? smelt__plan_origin(spec, rows[i].key) : SMELT__DERIVED,
                         rows[i].meaning);
     }
 }

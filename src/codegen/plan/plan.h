@@ -12,6 +12,7 @@
 enum {
     SMELT__MAX_CONSTANTS = 96,
     SMELT__MAX_REGIONS = 32,
+    SMELT__TEMPLATE_NAME = 64,
     SMELT__KERNEL_NAME = 128,
     SMELT__MAX_LAUNCH = 8,
     SMELT__DECLINED = 256 /* characters */
@@ -43,9 +44,10 @@ struct smelt__region {
 struct smelt__plan {
     struct smelt__spec spec;
     const struct smelt__arch *arch;
-    const char *variant;                  /* "mma" */
-    const char *template_name;            /* "sparse_attn_fwd.mma.cu" */
-    char kernel_name[SMELT__KERNEL_NAME]; /* the function in the module */
+    /* Set ahead of the plan function, which may change the names. */
+    const char *variant; /* "mma"; in a family with the key `pass` that pass's name */
+    char template_name[SMELT__TEMPLATE_NAME]; /* "sparse_attn_fwd.mma.cu", "indexer_loss_sum.cu" */
+    char kernel_name[SMELT__KERNEL_NAME]; /* the function in the module: "smelt_indexer_loss_sum" */
     struct smelt__constant constants[SMELT__MAX_CONSTANTS];
     int constant_count;
     struct smelt__region regions[SMELT__MAX_REGIONS];
@@ -80,7 +82,10 @@ struct smelt__plan {
         return (const void *)plan->launch;                                                         \
     }
 
-/* For plan functions (family.h). Adding beyond the capacity, or a name twice, is recorded in
+/* For plan functions (family.h): another template than that of the variant, "sm90_few". */
+void smelt__plan_set_template(struct smelt__plan *plan, const char *variant);
+
+/* For plan functions. Adding beyond the capacity, or a name twice, is recorded in
  * plan->defect and makes planning fail. */
 void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
                      enum smelt__origin origin, const char *meaning);
@@ -88,12 +93,12 @@ void smelt__plan_add(struct smelt__plan *plan, const char *name, int value,
 int smelt__plan_add_region(struct smelt__plan *plan, const char *name, int bytes, int alignment,
                            const char *meaning);
 
-/* The origin of a knob's value: the spec, a tuning entry, or the rule. */
-enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *knob);
+/* The origin of a key's value: the spec, a tuning entry, or the rule. */
+enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char *key);
 
 /* A row of a table of constants. */
 struct smelt__plan_row {
-    const char *name, *knob; /* knob: its key; NULL: derived */
+    const char *name, *key; /* key: whose value it is; NULL: derived */
     int value;
     const char *meaning;
 };

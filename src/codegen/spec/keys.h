@@ -83,6 +83,12 @@ enum smelt__orientation { SMELT__HEADS_AS_ROWS = 0, SMELT__KEYS_AS_ROWS };
 /* The passes of an operator with several: its value is the set minus one. */
 #define SMELT__PASSES_KEY                                                                          \
     SMELT__OPTIONAL("passes", "the passes to compile"), SMELT__NAMES_3(forward, backward, both)
+#define SMELT__DETERMINISTIC_KEY                                                                   \
+    SMELT__OPTIONAL("deterministic", "1: the backward pass gives the same bits in every run"),     \
+        SMELT__ONE_OF(0, 1)
+#define SMELT__SINK_KEY                                                                            \
+    SMELT__OPTIONAL("sink", "1: a learnt logit per head in the softmax denominator"),              \
+        SMELT__ONE_OF(0, 1)
 
 /* ---- reading rows ------------------------------------------------------------------------------ */
 

@@ -22,7 +22,6 @@ static int plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
                 struct smelt__plan *plan, struct smelt__message *message) {
     const int64_t threads = smelt__spec_get(spec, "threads");
     (void)arch, (void)message;
-    plan->template_name = "toy_scale.mma.cu";
     plan->threads = threads == SMELT__AUTO ? DEFAULT_THREADS : (int)threads;
     plan->blocks_per_multiprocessor = 1;
     plan->max_registers = REGISTERS;
