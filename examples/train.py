@@ -31,6 +31,7 @@ sums their gradients.
 
 import argparse
 import os
+import time
 
 import smelt_kernels as smelt
 import torch
@@ -358,9 +359,9 @@ def stage_of(step, dense, warm_up):
     return DENSE if step < dense else WARM_UP if step < dense + warm_up else SPARSE
 
 
-def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3, dense=0, warm_up=0):
+def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3, dense=0, warm_up=0, progress=None):
     """The losses of the steps (of the model, of the indexer), and the model. The first `dense` steps train the model with
-    dense attention, the next `warm_up` the indexer alone."""
+    dense attention, the next `warm_up` the indexer alone. After each step `progress` is called with the losses so far."""
     torch.manual_seed(0)
     model = Model(model_name).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
@@ -388,18 +389,28 @@ def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3,
             dist.all_reduce(both)
         optimizer.step()
         losses.append(both.tolist())
+        if progress:
+            progress(losses)
     return losses, model
 
 
-def report(losses, dense, warm_up):
-    """Prints the losses' means over each fifth of a stage: the words differ from step to step."""
-    for stage, begin, end in (DENSE, 0, dense), (WARM_UP, dense, dense + warm_up), (SPARSE, dense + warm_up, len(losses)):
-        fifth = max(1, (end - begin) // 5)
-        for first in range(begin, end, fifth):
-            part = losses[first : min(first + fifth, end)]
-            words, indexer = (sum(each) / len(part) for each in zip(*part))
-            of_indexer = "" if stage == DENSE else f"   indexer {indexer:.4f}"
-            print(f"steps {first:4} to {first + len(part) - 1:4}   {stage:7}   words {words:.4f}{of_indexer}")
+class Progress:
+    """Prints the losses' means over each fifth of a stage, since the words differ from step to step, and at least every ten
+    seconds."""
+
+    def __init__(self, steps, dense, warm_up):
+        self.stages = (DENSE, 0, dense), (WARM_UP, dense, dense + warm_up), (SPARSE, dense + warm_up, steps)
+        self.first, self.time = 0, time.monotonic()
+
+    def __call__(self, losses):
+        done, now = len(losses), time.monotonic()
+        stage, begin, end = next(each for each in self.stages if done <= each[2])
+        if (done - begin) % max(1, (end - begin) // 5) and done < end and now < self.time + 10:
+            return
+        words, indexer = (sum(each) / (done - self.first) for each in zip(*losses[self.first :]))
+        of_indexer = "" if stage == DENSE else f"   indexer {indexer:.4f}"
+        print(f"steps {self.first:4} to {done - 1:4}   {stage:7}   words {words:.4f}{of_indexer}", flush=True)
+        self.first, self.time = done, now
 
 
 def main():
@@ -419,9 +430,9 @@ def main():
             torch.cuda.set_device(device)
     dense = options.steps * 2 // 5 if options.dense is None else options.dense
     warm_up = options.steps // 5 if options.warm_up is None else options.warm_up
-    losses, _ = train(options.model, options.steps, options.backend, device, dense=dense, warm_up=warm_up)
-    if not dist.is_initialized() or dist.get_rank() == 0:
-        report(losses, dense, warm_up)
+    first_rank = not dist.is_initialized() or dist.get_rank() == 0
+    progress = Progress(options.steps, dense, warm_up) if first_rank else None
+    train(options.model, options.steps, options.backend, device, dense=dense, warm_up=warm_up, progress=progress)
     if dist.is_initialized():
         dist.destroy_process_group()
 

@@ -69,6 +69,25 @@ def test_it_learns(model, steps):
     assert sum(words[-10:]) < 0.3 * sum(words[:10])
 
 
+def test_it_prints_as_it_goes(monkeypatch):
+    """At the end of each fifth of a stage, or after ten seconds, the means of the steps since the line before."""
+    train, printed, now = load(), [], [0.0]
+    monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
+    train.print = lambda text, flush=False: printed.append((text, flush))
+    progress = train.Progress(30, 10, 5)
+    for done in range(1, 31):
+        now[0] += 20 if done == 18 else 0.1
+        progress([[step, 1.0] for step in range(done)])
+        assert len(printed) == min(done, 10) // 2 + min(max(done - 10, 0), 5) + max(done - 15, 0) // 3, done
+    progress = train.Progress(12, 0, 0)
+    printed.clear()
+    for done, lines in zip(range(1, 7), (0, 1, 2, 3, 3, 4)):
+        now[0] += 20 if done == 3 else 0.1
+        progress([[step, 1.0] for step in range(done)])
+        assert len(printed) == lines, done
+    assert printed[1] == ("steps    2 to    2   sparse    words 2.0000   indexer 1.0000", True)
+
+
 def test_its_kernels_can_be_warmed():
     kernels = smelt.warm(load().Model("v4"))
     assert len(kernels) > 4 and {kernel["state"] for kernel in kernels} <= {"compiled", "cached"}
