@@ -139,7 +139,8 @@ gives 0 '' warm --arch sm_90a "$kernel"
 export SMELT_CACHE_DIR=$work/report FAKE_NVRTC_MS=20
 gives 0 '' warm --arch sm_80 "$kernel"
 prints 'kernels a second' '^1 kernel: 1 compiled, 0 cached, 0 failed, in [0-9.]+ s \([0-9.]+ a second\)$'
-prints 'where the time went' "^time of the threads: [0-9]+ % NVRTC's front end and optimiser, [0-9]+ % its assembler, [0-9.]+ % the cache$"
+prints 'seconds are wall time' '^  kernel +arch +state +wall seconds +registers'
+prints 'where the time went' "^wall time of the threads: [0-9]+ % NVRTC's front end and optimiser, [0-9]+ % its assembler, [0-9.]+ % the cache$"
 SMELT_CACHE_RECOMPILE=1 gives 0 '' warm --arch sm_80 "$kernel" --json
 document 'the same in JSON' kernels_per_second:number thread_seconds.front_end:number \
     thread_seconds.assembler:number thread_seconds.cache:number undone=0 undone_kernels:array

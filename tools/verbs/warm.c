@@ -197,17 +197,17 @@ static void print_times(const struct work *work) {
     if (!work->compiled || all <= 0)
         return;
     if (work->assembler_told)
-        printf("time of the threads: %.0f %% NVRTC's front end and optimiser, %.0f %% its "
+        printf("wall time of the threads: %.0f %% NVRTC's front end and optimiser, %.0f %% its "
                "assembler, %.1f %% the cache\n",
                100 * work->front_end_seconds / all, 100 * work->assembler_seconds / all,
                100 * work->cache_seconds / all);
     else
-        printf("time of the threads: %.1f %% NVRTC, %.1f %% the cache\n", 100 * compiling / all,
+        printf("wall time of the threads: %.1f %% NVRTC, %.1f %% the cache\n", 100 * compiling / all,
                100 * work->cache_seconds / all);
 }
 
 static void print_table(const struct work *work, const struct tool_options *options) {
-    static const char *const headers[] = {"kernel",    "arch",   "state",  "seconds",
+    static const char *const headers[] = {"kernel",    "arch",   "state",  "wall seconds",
                                           "registers", "spills", "shared", "cubin"};
     struct tool_table table;
     tool_table_begin(&table, "lllrrrrr", headers);
