@@ -86,6 +86,23 @@ for name in libsmelt.so libsmelt.so.2 libsmelt.a LICENSE NOTICE operators.md glo
     embedding.md embed.c example.h; do
     found "$name" >/dev/null
 done
+# Links of installed pages: to installed files, and to headings that they have.
+cat >"$work/links.py" <<'END'
+import pathlib
+import sys
+
+from paths import LINK, slug
+
+for page in pathlib.Path(sys.argv[1]).glob("*.md"):
+    for link in LINK.findall(page.read_text()):
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        headings = [line.lstrip("#") for line in target.read_text().splitlines() if line.startswith("#")]
+        assert not anchor or anchor in map(slug, headings), f"{page.name}: {link}"
+END
+PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source/tests/docs python3 "$work/links.py" "$prefix/share/doc/smelt" ||
+    fail "a link of an installed page leads nowhere"
+! grep -n '\.\./' "$prefix"/share/doc/smelt/*.md || fail "an installed page has a path of the source's folders"
 cmp "$(found LICENSE)" "$source/LICENSE" || fail "LICENSE differs"
 PKG_CONFIG_PATH=$(dirname "$(found smelt.pc)")
 emulator=$(found libsmelt_emu.so)
