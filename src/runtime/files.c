@@ -106,13 +106,26 @@ static int enter(struct walk *walk, int folder, const char *name) {
     return fault ? fail_at(walk, "", fault, EPERM) : 0;
 }
 
+/* Other users cannot replace the new folder: it is in a folder of this user's or root's, or in a sticky one. */
+int smelt__folder_create(int folder, const char *name) {
+    struct stat status;
+
+    if (mkdirat(folder, name, S_IRWXU) != 0)
+        return errno == EEXIST ? 0 : -1;
+    if (fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0)
+        return -1;
+    return (status.st_mode & S_IRWXU) == S_IRWXU
+               ? 0
+               : fchmodat(folder, name, (status.st_mode & 07777) | S_IRWXU, 0);
+}
+
 static int open_folder_in(const struct walk *walk, const char *name) {
     /* O_DIRECTORY makes an automounter mount the folder; O_PATH alone does not. */
     const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     int folder = openat(walk->folder, name, flags);
 
     if (folder < 0 && errno == ENOENT && walk->make) {
-        if (mkdirat(walk->folder, name, 0700) != 0 && errno != EEXIST)
+        if (smelt__folder_create(walk->folder, name) != 0)
             return -1;
         folder = openat(walk->folder, name, flags);
     }
@@ -269,10 +282,23 @@ static ssize_t write_quietly(int file, const void *bytes, size_t count) {
     return put;
 }
 
+/* Adds the owner's rights of `mode` that the umask took from an empty file of this user's. A failure shows
+ * when another process opens the file. */
+static void give_rights(int file, mode_t mode) {
+    struct stat status;
+
+    mode &= S_IRWXU;
+    if (fstat(file, &status) == 0 && status.st_uid == geteuid() && status.st_size == 0 &&
+        (status.st_mode & mode) != mode)
+        (void)fchmod(file, (status.st_mode & 07777) | mode);
+}
+
 int smelt__file_open_to_write(int folder, const char *name, int flags, mode_t mode) {
     int file = openat(folder, name, flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
     int moved, error;
 
+    if (file >= 0 && flags & O_CREAT)
+        give_rights(file, mode);
     if (file < 0 || file > STDERR_FILENO)
         return file;
     moved = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

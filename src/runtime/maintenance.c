@@ -21,11 +21,9 @@ smelt_status smelt_cache_get_stats(const smelt_context *context, smelt_cache_sta
     if (need(context) || smelt__struct_check(about, stats))
         return SMELT_ERROR_INVALID_ARGUMENT;
     smelt_status status = smelt__cache_stat(context->cache, readonly_problem, &found);
-    if (status)
-        return status;
     found.readonly_problem = smelt__strings_note(context->strings, readonly_problem);
     smelt__struct_write(about, &found, stats);
-    return SMELT_OK;
+    return status;
 }
 
 smelt_status smelt_cache_walk(const smelt_context *context, const char *path,

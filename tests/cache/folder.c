@@ -524,6 +524,99 @@ SCRATCH_TEST(test_unreadable_subfolder) {
     in_child(scratch, maintain_unreadable);
 }
 
+/* Of 8 entries two are in folders that cannot be read: each call processes the others, names both folders, and
+ * fails. */
+static int maintain_others(struct scratch *scratch) {
+    enum { ENTRIES = 8, CLOSED = 2 };
+    char closed[CLOSED][PATH_BYTES], other[PATH_BYTES], why[SMELT__CACHE_PROBLEM];
+    struct walk_seen seen = {0, 0, 0, 0};
+    smelt_cache_transfer imported = SMELT_CACHE_TRANSFER_INIT;
+    smelt_cache_pruned pruned = SMELT_CACHE_PRUNED_INIT;
+    smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
+    uint64_t sound, removed;
+    char *tuning;
+    size_t tuning_bytes;
+
+    if (geteuid() == 0)
+        CHECK(chmod(scratch->folder, 01777) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+    for (int n = 1; n <= ENTRIES; n++)
+        CHECK(cache && store(cache, n, &compiler_new, BYTES) == 0);
+    for (int i = 0; i < CLOSED; i++) {
+        subfolder_path(scratch->cache, 1 + i, closed[i]);
+        CHECK(chmod(closed[i], 0) == 0);
+    }
+#define NAMES_BOTH (says(strrchr(closed[0], '/') + 1) && says(strrchr(closed[1], '/') + 1))
+    CHECK(smelt__cache_stat(cache, why, &stats) == SMELT_ERROR_CACHE && NAMES_BOTH);
+    CHECK(stats.entries == ENTRIES - CLOSED);
+    CHECK(smelt__cache_walk(cache, NULL, see_entry, &seen) == SMELT_ERROR_CACHE && NAMES_BOTH);
+    CHECK(seen.cached == ENTRIES - CLOSED);
+    CHECK(smelt__cache_verify(cache, &sound, &removed) == SMELT_ERROR_CACHE && NAMES_BOTH);
+    CHECK(sound == ENTRIES - CLOSED);
+    snprintf(other, sizeof other, "%.400s/other", scratch->folder);
+    scratch->settings.folder = other;
+    struct smelt__cache *importer = smelt__cache_open(&scratch->settings, &scratch->log);
+    CHECK(smelt__cache_import(importer, scratch->cache, &tuning, &tuning_bytes, &imported) ==
+              SMELT_ERROR_CACHE &&
+          NAMES_BOTH);
+    CHECK(imported.entries == ENTRIES - CLOSED);
+    smelt__cache_close(importer);
+    CHECK(smelt__cache_prune(cache, 3 * (BYTES + 500), 0, &pruned) == SMELT_ERROR_CACHE &&
+          NAMES_BOTH);
+    CHECK(pruned.removed > 0 && pruned.kept > 0);
+    CHECK(smelt__cache_clear(cache, &removed) == SMELT_ERROR_CACHE && NAMES_BOTH);
+    CHECK(removed == pruned.kept && count_files(scratch->cache, ".smelt") == 0);
+    for (int i = 0; i < CLOSED; i++)
+        CHECK(chmod(closed[i], 0700) == 0);
+    CHECK(smelt__cache_clear(cache, &removed) == SMELT_OK && removed == CLOSED);
+    smelt__cache_close(cache);
+    return 0;
+}
+
+SCRATCH_TEST(test_others_than_unreadable) {
+    in_child(scratch, maintain_others);
+}
+
+/* A umask that takes rights of the owner: folders and files are usable, also by another process. */
+static int use_umask(struct scratch *scratch) {
+    static const mode_t masks[] = {0777, 0700, 0400, 0200, 0100};
+    char folder[PATH_BYTES], file[PATH_BYTES];
+
+    if (geteuid() == 0)
+        CHECK(chmod(scratch->folder, 01777) == 0 && setgid(NOBODY) == 0 && setuid(NOBODY) == 0);
+    for (size_t i = 0; i < sizeof masks / sizeof *masks; i++) {
+        smelt_cache_transfer exported = SMELT_CACHE_TRANSFER_INIT;
+        struct smelt__cache_key key = key_number(2);
+        struct smelt__cache_lock lock;
+        struct smelt__compiled compiled;
+        struct stat status;
+        snprintf(folder, sizeof folder, "%.300s/%zu/cache", scratch->folder, i);
+        snprintf(file, sizeof file, "%.300s/%zu/exported", scratch->folder, i);
+        scratch->settings.folder = folder;
+        umask(masks[i]);
+        for (int process = 0; process < 2; process++) {
+            struct smelt__cache *cache = smelt__cache_open(&scratch->settings, &scratch->log);
+            CHECK(cache && smelt__cache_problem(cache)[0] == '\0');
+            CHECK(hits(cache, 1, &compiler_new, BYTES) == process);
+            CHECK(!smelt__cache_lock(cache, &key, &compiler_new, true, &lock, &compiled));
+            CHECK(lock.fd >= 0);
+            smelt__cache_unlock(cache, &lock);
+            CHECK(process == 1 || store(cache, 1, &compiler_new, BYTES) == 0);
+            CHECK(smelt__cache_export(cache, file, "", 0, &exported) == SMELT_OK);
+            CHECK(exported.entries == 1 && access(file, R_OK | W_OK) == 0);
+            CHECK(process == 0 || stats_of(cache).hits == 1);
+            smelt__cache_close(cache);
+        }
+        CHECK(stat(folder, &status) == 0 && (status.st_mode & 07777) == 0700);
+        CHECK(scratch->warnings == 0);
+    }
+    return 0;
+}
+
+SCRATCH_TEST(test_umask) {
+    in_child(scratch, use_umask);
+}
+
 CACHE_TEST(test_walk_verify_clear) {
     enum { ENTRIES = 20 };
     struct walk_seen seen = {0, 0, 0, 0};

@@ -152,6 +152,21 @@ if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
     as_another "$smelt" doctor --json
     document 'and its document' 'cache.rights=not completely readable' cache.problem:string ok=false
     chmod 700 "$SMELT_CACHE_DIR"/??
+    # Of two folders one cannot be read: the actions count the other one's entry, and fail.
+    SMELT_CACHE_DIR=$work/halves
+    mkdir "$SMELT_CACHE_DIR"
+    [ "$(id -u)" != 0 ] || chown 65534 "$SMELT_CACHE_DIR"
+    as_another "$smelt" warm --arch sm_80 --arch sm_90a "$kernel"
+    closed=$(cd "$SMELT_CACHE_DIR" && echo ??)
+    closed=${closed%% *}
+    chmod 0 "$SMELT_CACHE_DIR/$closed"
+    for counted in 'stat=^entries +1$' 'verify=^1 sound, 0 damaged' 'prune=^0 removed .* 1 kept' 'clear=^1 removed$'; do
+        as_another "$smelt" cache "${counted%%=*}"
+        [ "$status" -eq 1 ] && grep -q "the subfolder $closed of $SMELT_CACHE_DIR cannot be read: Permission denied" "$work/err"
+        holds $? "cache ${counted%%=*} says what it cannot read" "exit status $status"
+        prints 'and counts the rest' "${counted#*=}"
+    done
+    chmod 700 "$SMELT_CACHE_DIR/$closed"
 else
     skipped 'a folder that cannot be read' 'the user nobody cannot run the command here'
 fi

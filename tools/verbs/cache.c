@@ -6,6 +6,9 @@
 
 #include "../tool.h"
 
+/* Where a part of the cache cannot be read, the actions process the rest: its counts are printed (as a document only
+ * if nothing failed), then the failure. */
+
 /* ---- stat ------------------------------------------------------------------------------------ */
 
 static void print_counters(const smelt_cache_stats *stats) {
@@ -25,7 +28,7 @@ static void print_counters(const smelt_cache_stats *stats) {
 static int stat_cache(smelt_context *context, const struct tool_options *options) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);
-    if (status)
+    if (status && (options->json || status != SMELT_ERROR_CACHE))
         return tool_fail_status(options, status);
     if (options->json) {
         tool_print_json(tool_pack(
@@ -60,7 +63,7 @@ static int stat_cache(smelt_context *context, const struct tool_options *options
     if (stats.temporaries)
         printf("unfinished   %" PRIu64 " (removed after an hour)\n", stats.temporaries);
     print_counters(&stats);
-    return TOOL_OK;
+    return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
 /* ---- verify ---------------------------------------------------------------------------------- */
@@ -136,14 +139,14 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
     if (options->arguments.count > 1)
         return verify_path(context, options, options->arguments.items[1]);
     smelt_status status = smelt_cache_get_stats(context, &stats);
-    if (!status)
+    if (!status || status == SMELT_ERROR_CACHE)
         status = smelt_cache_walk(context, NULL, verify_entry, &cache);
-    if (!status)
+    if (!status || status == SMELT_ERROR_CACHE)
         status = smelt_cache_verify(context, &sound, &removed);
     if (!status && *stats.readonly)
         status = smelt_cache_walk(context, stats.readonly, verify_entry, &layer);
     const size_t damaged = removed + json_array_size(layer.damaged);
-    if (!status)
+    if (!status || (status == SMELT_ERROR_CACHE && !options->json))
         print_verified(options, sound, removed, &cache, &layer, stats.readonly);
     json_decref(cache.damaged);
     json_decref(layer.damaged);
@@ -192,7 +195,7 @@ static int prune_cache(smelt_context *context, const struct tool_options *option
     if (exit_status != TOOL_OK)
         return exit_status;
     smelt_status status = smelt_cache_prune(context, bytes, seconds, &pruned);
-    if (status)
+    if (status && options->json)
         return tool_fail_status(options, status);
     if (options->json)
         tool_print_json(tool_pack(
@@ -203,7 +206,7 @@ static int prune_cache(smelt_context *context, const struct tool_options *option
         printf("%" PRIu64 " removed (%s), %" PRIu64 " kept (%s)\n", pruned.removed,
                tool_size(pruned.removed_bytes).text, pruned.kept,
                tool_size(pruned.kept_bytes).text);
-    return TOOL_OK;
+    return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
 /* ---- export, import -------------------------------------------------------------------------- */
@@ -245,11 +248,12 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
     const char *file = options->arguments.items[1];
     smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     smelt_status status = smelt_cache_import(context, file, &transfer);
-    if (status)
+    if (status && options->json)
         return tool_fail_status(options, status);
     say_passed_over(options, &transfer);
-    if (!options->allow_empty && !(transfer.entries || transfer.present || transfer.foreign ||
-                                   transfer.damaged || transfer.tuning))
+    if (!status && !options->allow_empty &&
+        !(transfer.entries || transfer.present || transfer.foreign || transfer.damaged ||
+          transfer.tuning))
         return tool_fail(options, TOOL_FAILED,
                          "%s holds no kernel: name a cache's folder, or a file that `smelt cache "
                          "export` wrote (--allow-empty: it may be empty)",
@@ -263,7 +267,7 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
         printf("%" PRIu64 " imported (%s), %" PRIu64 " already present\n", transfer.entries,
                tool_size(transfer.bytes).text, transfer.present);
     }
-    return transfer.damaged ? TOOL_FAILED : TOOL_OK;
+    return status ? tool_fail_status(options, status) : transfer.damaged ? TOOL_FAILED : TOOL_OK;
 }
 
 /* ---- clear ----------------------------------------------------------------------------------- */
@@ -271,13 +275,13 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
 static int clear_cache(smelt_context *context, const struct tool_options *options) {
     uint64_t removed = 0;
     smelt_status status = smelt_cache_clear(context, &removed);
-    if (status)
+    if (status && options->json)
         return tool_fail_status(options, status);
     if (options->json)
         tool_print_json(tool_pack("{s:I}", "removed", (json_int_t)removed));
     else
         printf("%" PRIu64 " removed\n", removed);
-    return TOOL_OK;
+    return status ? tool_fail_status(options, status) : TOOL_OK;
 }
 
 /* ---- the verb -------------------------------------------------------------------------------- */
@@ -331,11 +335,11 @@ static int check_arguments(const struct tool_options *options, const struct acti
     return TOOL_OK;
 }
 
-/* Requires a usable cache folder. */
+/* Requires a usable cache folder; what it has that cannot be read, the action finds. */
 static int need_folder(smelt_context *context, const struct tool_options *options) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);
-    if (status)
+    if (status && status != SMELT_ERROR_CACHE)
         return tool_fail_status(options, status);
     if (*stats.problem)
         return tool_fail(options, TOOL_FAILED, "the cache cannot be used: %s", stats.problem);

@@ -202,8 +202,8 @@ static void print_times(const struct work *work) {
                100 * work->front_end_seconds / all, 100 * work->assembler_seconds / all,
                100 * work->cache_seconds / all);
     else
-        printf("wall time of the threads: %.1f %% NVRTC, %.1f %% the cache\n", 100 * compiling / all,
-               100 * work->cache_seconds / all);
+        printf("wall time of the threads: %.1f %% NVRTC, %.1f %% the cache\n",
+               100 * compiling / all, 100 * work->cache_seconds / all);
 }
 
 static void print_table(const struct work *work, const struct tool_options *options) {

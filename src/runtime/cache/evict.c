@@ -46,8 +46,9 @@ struct pass {
     uint64_t total; /* bytes of the remaining candidates */
     uint64_t removed, removed_bytes, temporaries;
     int listed, counted; /* subfolders */
-    bool on_request;     /* every subfolder must be counted: one that cannot be read is an error */
-    int error;           /* errno of the last entry that could not be removed; 0: none */
+    struct smelt__unread
+        *unread; /* on request; NULL: after a store, which ignores what it must not read */
+    int error;   /* errno of the last entry that could not be removed; 0: none */
     time_t now;
 };
 
@@ -125,9 +126,12 @@ static int count_folder(struct pass *pass, int folder, int64_t deadline_ns) {
     while (pass->counted < pass->listed &&
            (pass->counted < MIN_SUBFOLDERS || smelt__now_ns() < deadline_ns)) {
         const char *next = digits[(first + pass->counted) % pass->listed];
-        if (smelt__subfolder_each(folder, next, false, consider, pass) != 0 &&
-            (pass->on_request || errno != EACCES))
-            return -1;
+        if (smelt__subfolder_each(folder, next, false, consider, pass) != 0) {
+            if (pass->unread ? errno == ENOMEM : errno != EACCES)
+                return -1;
+            if (pass->unread)
+                smelt__unread_note(pass->unread, next);
+        }
         pass->counted++;
     }
     return 0;
@@ -244,7 +248,7 @@ void smelt__cache_evict(struct smelt__cache *cache, int folder, uint64_t bytes, 
 /* ---- pruning on request ---------------------------------------------------------------------- */
 
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning) {
-    struct pass pass = {.now = now, .on_request = true};
+    struct pass pass = {.now = now, .unread = &pruning->unread};
     int result = count_folder(&pass, folder, INT64_MAX);
     uint64_t counted = pass.count;
 
@@ -264,8 +268,8 @@ int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pru
     pruning->kept = counted - pass.removed;
     pruning->kept_bytes = pass.total;
     free(pass.candidates);
-    if (result == 0 && pass.error) {
-        errno = pass.error;
+    if (result == 0 && (pass.error || pruning->unread.count > 0)) {
+        errno = pass.error ? pass.error : pruning->unread.error;
         result = -1;
     }
     return result;

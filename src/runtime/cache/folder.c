@@ -21,7 +21,7 @@ int smelt__subfolder_open(int folder, const char *name, bool readonly, bool crea
     int subfolder = openat(folder, digits, flags);
 
     if (subfolder < 0 && errno == ENOENT && create) {
-        if (mkdirat(folder, digits, 0700) != 0 && errno != EEXIST)
+        if (smelt__folder_create(folder, digits) != 0)
             return -1;
         subfolder = openat(folder, digits, flags);
     }
@@ -309,12 +309,32 @@ int smelt__folder_subfolders(int folder, char digits[SMELT__SUBFOLDERS][3]) {
     return count;
 }
 
-int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user) {
-    char digits[SMELT__SUBFOLDERS][3];
-    int count = smelt__folder_subfolders(folder, digits), result = count < 0 ? -1 : 0;
+void smelt__unread_note(struct smelt__unread *unread, const char *digits) {
+    const size_t length = strlen(unread->names);
 
-    for (int i = 0; result == 0 && i < count; i++)
+    unread->error = errno;
+    snprintf(unread->names + length, sizeof unread->names - length, "%s%s",
+             unread->count++ > 0 ? ", " : "", digits);
+}
+
+int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user,
+                       struct smelt__unread *unread) {
+    char digits[SMELT__SUBFOLDERS][3];
+    const int count = smelt__folder_subfolders(folder, digits);
+    int result = count < 0 ? -1 : 0;
+
+    *unread = (struct smelt__unread){0};
+    for (int i = 0; result == 0 && i < count; i++) {
         result = smelt__subfolder_each(folder, digits[i], readonly, each, user);
+        if (result == -1 && errno != ENOMEM) {
+            smelt__unread_note(unread, digits[i]);
+            result = 0;
+        }
+    }
+    if (result == 0 && unread->count > 0) {
+        errno = unread->error;
+        result = -1;
+    }
     return result;
 }
 

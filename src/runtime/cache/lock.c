@@ -111,7 +111,7 @@ static int node_folder_open(void) {
     int folder;
 
     snprintf(path, sizeof path, "/tmp/smelt-%lu", (unsigned long)geteuid());
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+    if (smelt__folder_create(AT_FDCWD, path) != 0)
         return -1;
     folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (folder < 0)

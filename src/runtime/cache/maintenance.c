@@ -27,26 +27,45 @@ smelt_status smelt__maintenance_open(struct smelt__cache *cache, enum smelt__out
     return SMELT_OK;
 }
 
+smelt_status smelt__unread_fail(const struct smelt__unread *unread, const char *path) {
+    const char *why = strerror(errno);
+
+    if (unread->count == 0)
+        return smelt__fail(errno == ENOMEM ? SMELT_ERROR_OUT_OF_MEMORY : SMELT_ERROR_CACHE,
+                           "the folder %s cannot be read: %s", path, why);
+    return smelt__fail(SMELT_ERROR_CACHE, "%s %s of %s cannot be read: %s",
+                       unread->count == 1 ? "the subfolder" : "the subfolders", unread->names, path,
+                       why);
+}
+
 static smelt_status maintenance_walk(struct smelt__cache *cache, enum smelt__output output,
                                      smelt__found_function each, void *user) {
-    int folder, result;
+    struct smelt__unread unread;
+    int folder;
     smelt_status status = smelt__maintenance_open(cache, output, &folder);
 
     if (status != SMELT_OK || folder < 0)
         return status;
-    result = smelt__folder_each(folder, false, each, user);
-    if (result == -1)
-        status = smelt__fail(SMELT_ERROR_CACHE,
-                             "the cache folder %s, or a folder in it, cannot be read: %s",
-                             smelt__cache_root(cache, output), strerror(errno));
+    if (smelt__folder_each(folder, false, each, user, &unread) == -1)
+        status = smelt__unread_fail(&unread, smelt__cache_root(cache, output));
     close(folder);
     return status;
 }
 
-static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function each, void *user) {
-    smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, each, user);
+/* The status of two calls, of which the first left `message`: if both failed, the message of both. */
+static smelt_status join(smelt_status first, const struct smelt__saved_error *message,
+                         smelt_status second) {
+    if (first && second)
+        smelt__fail(first, "%s; %s", message->text, smelt_last_error());
+    return first ? first : second;
+}
 
-    return status ? status : maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user);
+static smelt_status walk_both(struct smelt__cache *cache, smelt__found_function each, void *user) {
+    struct smelt__saved_error message;
+    const smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, each, user);
+
+    smelt__error_save(&message);
+    return join(status, &message, maintenance_walk(cache, SMELT__OUTPUT_EMULATED, each, user));
 }
 
 /* Entries that a call could not process. */
@@ -60,15 +79,19 @@ static void note_unprocessed(struct unprocessed *unprocessed, const char *path, 
         snprintf(unprocessed->first, sizeof unprocessed->first, "%s: %s", path, why);
 }
 
-/* Returns `status` or, if it is OK and there are such entries, the failure that names them. `verb`: what they
- * cannot be, for example "removed". */
+/* Returns `status` or, if there are such entries, the failure that names them, too. `verb`: what they cannot be,
+ * for example "removed". */
 static smelt_status check_unprocessed(smelt_status status, const struct smelt__cache *cache,
                                       const struct unprocessed *unprocessed, const char *verb) {
-    if (status || unprocessed->count == 0)
-        return status;
-    return smelt__fail(SMELT_ERROR_CACHE, "%llu of the entries in %s cannot be %s, among them %s",
-                       (unsigned long long)unprocessed->count, cache->folder, verb,
-                       unprocessed->first);
+    struct smelt__saved_error message;
+    smelt_status named = SMELT_OK;
+
+    smelt__error_save(&message);
+    if (unprocessed->count > 0)
+        named = smelt__fail(
+            SMELT_ERROR_CACHE, "%llu of the entries in %s cannot be %s, among them %s",
+            (unsigned long long)unprocessed->count, cache->folder, verb, unprocessed->first);
+    return join(status, &message, named);
 }
 
 /* The files of one layer. */
@@ -112,6 +135,7 @@ static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CAC
                            smelt_cache_stats *stats) {
     const char *path = cache->readonly;
     struct smelt__archive archive;
+    struct smelt__unread unread;
     struct tally tally = {0};
     int folder;
 
@@ -120,7 +144,7 @@ static void count_readonly(const struct smelt__cache *cache, char why[SMELT__CAC
     folder = smelt__folder_open(path, true, why, SMELT__CACHE_PROBLEM);
     if (folder >= 0) {
         why[0] = '\0';
-        if (smelt__folder_each(folder, true, count_found, &tally) != 0)
+        if (smelt__folder_each(folder, true, count_found, &tally, &unread) != 0)
             snprintf(why, SMELT__CACHE_PROBLEM, "%.400s: %s", path, strerror(errno));
         close(folder);
         stats->readonly_entries = tally.entries;
@@ -153,9 +177,11 @@ smelt_status smelt__cache_stat(struct smelt__cache *cache,
         return SMELT_OK;
     read_counters(cache, stats);
     struct tally cubins = {0}, emulated = {0};
+    struct smelt__saved_error message;
     smelt_status status = maintenance_walk(cache, SMELT__OUTPUT_CUBIN, count_found, &cubins);
-    if (!status)
-        status = maintenance_walk(cache, SMELT__OUTPUT_EMULATED, count_found, &emulated);
+    smelt__error_save(&message);
+    status = join(status, &message,
+                  maintenance_walk(cache, SMELT__OUTPUT_EMULATED, count_found, &emulated));
     stats->entries = cubins.entries;
     stats->bytes = cubins.bytes;
     stats->temporaries = cubins.temporaries;
@@ -276,6 +302,7 @@ static smelt_status walk_archive(const char *path, struct walk *walk) {
 
 static smelt_status walk_layer(const char *path, struct walk *walk) {
     smelt_status status = SMELT_OK;
+    struct smelt__unread unread;
     char why[512];
     const int folder = smelt__folder_open(path, true, why, sizeof why);
 
@@ -283,9 +310,8 @@ static smelt_status walk_layer(const char *path, struct walk *walk) {
     if (folder < 0)
         return errno == ENOTDIR || errno == ENOENT ? walk_archive(path, walk)
                                                    : smelt__fail(SMELT_ERROR_CACHE, "%s", why);
-    if (smelt__folder_each(folder, true, walk_found, walk) == -1)
-        status = smelt__fail(SMELT_ERROR_CACHE, "%s, or a folder in it, cannot be read: %s", path,
-                             strerror(errno));
+    if (smelt__folder_each(folder, true, walk_found, walk, &unread) == -1)
+        status = smelt__unread_fail(&unread, path);
     close(folder);
     return status;
 }
@@ -420,9 +446,11 @@ static smelt_status prune_kind(struct smelt__cache *cache, enum smelt__output ou
     if (older_than_seconds > 0 && older_than_seconds < (uint64_t)now.tv_sec)
         pruning.unused_since = now.tv_sec - (int64_t)older_than_seconds;
     if (smelt__cache_prune_folder(folder, now.tv_sec, &pruning) != 0)
-        status = smelt__fail(SMELT_ERROR_CACHE,
-                             "the cache folder %s cannot be read or pruned completely: %s", root,
-                             strerror(errno));
+        status = pruning.unread.count > 0
+                     ? smelt__unread_fail(&pruning.unread, root)
+                     : smelt__fail(SMELT_ERROR_CACHE,
+                                   "the cache folder %s cannot be read or pruned completely: %s",
+                                   root, strerror(errno));
     pruned->removed += pruning.removed;
     pruned->removed_bytes += pruning.removed_bytes;
     pruned->temporaries += pruning.temporaries;
@@ -436,6 +464,7 @@ out:
 smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
                                 uint64_t older_than_seconds, smelt_cache_pruned *pruned) {
     smelt_cache_pruned counts = {0};
+    struct smelt__saved_error message;
     int folder, lock = -1;
     smelt_status status = smelt__maintenance_open(cache, SMELT__OUTPUT_CUBIN, &folder);
 
@@ -444,8 +473,10 @@ smelt_status smelt__cache_prune(struct smelt__cache *cache, uint64_t max_bytes,
     close(folder);
     wait_for_evictor(cache, &lock);
     status = prune_kind(cache, SMELT__OUTPUT_CUBIN, max_bytes, older_than_seconds, &counts);
-    if (!status)
-        status = prune_kind(cache, SMELT__OUTPUT_EMULATED, max_bytes, older_than_seconds, &counts);
+    smelt__error_save(&message);
+    status =
+        join(status, &message,
+             prune_kind(cache, SMELT__OUTPUT_EMULATED, max_bytes, older_than_seconds, &counts));
     smelt__cache_lock_release(lock);
     if (pruned) {
         counts.size = pruned->size;

@@ -74,9 +74,14 @@ static int compare_items(const void *left, const void *right) {
     return names != 0 ? names : (int)a->layer - (int)b->layer;
 }
 
-static smelt_status list_failed(const char *where) {
-    return smelt__fail(errno == ENOMEM ? SMELT_ERROR_OUT_OF_MEMORY : SMELT_ERROR_CACHE,
-                       "%s, or a folder in it, cannot be read: %s", where, strerror(errno));
+static smelt_status list_folder(struct export *export, int folder, enum layer layer,
+                                const char *path) {
+    struct smelt__unread unread;
+
+    export->listing = layer;
+    return smelt__folder_each(folder, layer == READONLY_FOLDER, list_found, export, &unread) != 0
+               ? smelt__unread_fail(&unread, path)
+               : SMELT_OK;
 }
 
 static smelt_status list_readonly(struct export *export) {
@@ -85,12 +90,8 @@ static smelt_status list_readonly(struct export *export) {
     int result;
 
     export->readonly = smelt__folder_open(path, true, why, sizeof why);
-    if (export->readonly >= 0) {
-        export->listing = READONLY_FOLDER;
-        return smelt__folder_each(export->readonly, true, list_found, export) != 0
-                   ? list_failed(path)
-                   : SMELT_OK;
-    }
+    if (export->readonly >= 0)
+        return list_folder(export, export->readonly, READONLY_FOLDER, path);
     if (errno == ENOTDIR && smelt__archive_open(path, &export->archive, why, sizeof why) == 0) {
         result = smelt__archive_each(&export->archive, list_record, export, why, sizeof why);
         if (result > 0)
@@ -106,9 +107,8 @@ static smelt_status list_layers(struct export *export) {
     struct smelt__cache *cache = export->cache;
     smelt_status status = SMELT_OK;
 
-    export->listing = WRITABLE;
-    if (export->folder >= 0 && smelt__folder_each(export->folder, false, list_found, export) != 0)
-        status = list_failed(cache->folder);
+    if (export->folder >= 0)
+        status = list_folder(export, export->folder, WRITABLE, cache->folder);
     if (status == SMELT_OK && cache->readonly[0] != '\0')
         status = list_readonly(export);
     if (status == SMELT_OK && export->count > SMELT__ARCHIVE_MOST_ENTRIES)
@@ -158,7 +158,8 @@ static void skip_entry(struct smelt__cache *cache, enum smelt__read_state state,
 
 /* ---- export -------------------------------------------------------------------------------- */
 
-/* Creates a new file beside `path`, with the umask's permissions. -1 with errno. */
+/* Creates a new file beside `path`, which its owner can read, with the umask's permissions for others. -1 with
+ * errno. */
 static int create_beside(const char *path, char **temporary) {
     uint64_t random = 0;
 
@@ -439,14 +440,14 @@ static smelt_status import_archive(struct import *import, char **tuning, size_t 
 
 static smelt_status import_folder(struct import *import, int source, char **tuning,
                                   size_t *tuning_bytes) {
-    int result = smelt__folder_each(source, true, import_found, import);
+    struct smelt__unread unread;
+    int result = smelt__folder_each(source, true, import_found, import, &unread);
     struct smelt__message message = {0};
 
     if (result > 0)
         return import->status;
     if (result < 0)
-        return smelt__fail(SMELT_ERROR_CACHE, "%s, or a folder in it, cannot be read: %s",
-                           import->path, strerror(errno));
+        return smelt__unread_fail(&unread, import->path);
     if (folder_tuning(import->path, tuning, tuning_bytes, &message) != 0)
         return smelt__fail(SMELT_ERROR_CACHE, "%s", message.text);
     return SMELT_OK;
