@@ -2,13 +2,14 @@
  * every size, most of them invalid. A call must either launch or fail with a message before its
  * first launch, and never overflow (the sanitizer builds check that). A call must launch everything
  * on its stream, accept exactly the addresses with the documented alignment and the layouts in which no
- * output shares memory with itself or another tensor, and accept every extent below an accepted one.
+ * output shares memory with itself or another tensor, accept every extent below an accepted one, and
+ * refuse each illegal argument by its name.
  */
 #include <sys/mman.h>
 
 #include "../unit/test.h"
+#include "arguments.h"
 #include "fakes.h"
-#include "ops/call.h"
 #include "smelt/smelt.h"
 
 static int calls = 3000; /* of each operator on each device, after the first call that launches */
@@ -18,13 +19,7 @@ enum {
     MOST_LAUNCHES = 1000, /* of a call: the fake driver fails further ones */
     LAYOUTS = 2,          /* of an operator */
     WORKSPACE = 64 << 20, /* bytes */
-    MOST_WORDS = 128,
     WORD = sizeof(int64_t)
-};
-
-union arguments {
-    size_t size;
-    int64_t words[MOST_WORDS];
 };
 
 static struct fake_driver *driver;
@@ -32,14 +27,6 @@ static smelt_context *context;
 static void *workspace; /* the fake driver's fills write to it */
 
 /* ---- operators ------------------------------------------------------------------------------- */
-
-/* One configured operator's pass. */
-struct subject {
-    char spec[128];
-    enum smelt_pass pass;
-    const struct smelt__args_table *table;
-    size_t rows, tokens; /* offsets in the args struct; 0: it has none */
-};
 
 /* Tested in addition to every pass of every operator's example. */
 static const char *const others[] = {
@@ -51,6 +38,9 @@ static const char *const others[] = {
     "sparse_attn:heads=24,dqk=128,dv=64,topk=64,passes=backward,deterministic=1",
     "sparse_scores:heads=64,dqk=576,dv=512,topk=1048576",
     "indexer_logits:heads=64,dim=64,dtype=fp8,variant=mma",
+    "indexer_logits:heads=3,dim=64,dtype=bf16,groups=3,block_max=4",
+    "indexer_logits:heads=3,dim=64,dtype=fp8,candidate_block=8",
+    "topk_select:topk=1,groups=2,pinned=1,expand=2,tail=1",
     "indexer_topk:heads=64,dim=128,dtype=fp8,topk=16,order=score",
     "indexer_scores:heads=64,dim=128,topk=1048576",
     "indexer_bwd:heads=8,dim=64,topk=1048576,deterministic=1",
@@ -224,8 +214,8 @@ static void check_order(const smelt_operator *made) {
     }
 }
 
-static int call(const struct subject *subject, const smelt_operator *made,
-                const union arguments *args) {
+int arguments_call(const struct subject *subject, const smelt_operator *made,
+                   const union arguments *args) {
     driver->chain_length = driver->fills = 0;
     driver->launches = 0;
     const smelt_status status = smelt_operator_launch(made, subject->pass, args, driver->stream);
@@ -254,7 +244,7 @@ static void compare_first_call(const struct subject *subject, const union argume
     memcpy(again, driver->chain, sizeof again);
     snprintf(message, sizeof message, "%s", smelt_last_error());
     assert_int_equal(smelt_operator_create(&first, context, subject->spec), SMELT_OK);
-    assert_int_equal(call(subject, first, args), launched);
+    assert_int_equal(arguments_call(subject, first, args), launched);
     if (!launched)
         assert_string_equal(smelt_last_error(), message);
     smelt_operator_destroy(&first);
@@ -281,7 +271,7 @@ static void shift_addresses(const struct subject *subject, const smelt_operator 
             if (begin == 0)
                 break;
             tensor->data = (void *)(begin + bytes); // NOLINT: never followed
-            if (call(subject, made, &args) == (bytes == alignment))
+            if (arguments_call(subject, made, &args) == (bytes == alignment))
                 continue;
             fail_msg("%s: %s at %zu bytes past a multiple of %d", subject->spec, row->name, bytes,
                      SMELT__ROW_BYTES);
@@ -308,37 +298,70 @@ static int takes(const struct subject *subject, const smelt_operator *made, unio
         return 0;
     if (subject->table->workspace)
         memcpy((char *)args + subject->table->workspace_bytes, &bytes, sizeof bytes);
-    return call(subject, made, args);
+    return arguments_call(subject, made, args);
 }
 
 /* ---- layouts of tensors ---------------------------------------------------------------------- */
 
 static int too_long; /* strides that were refused for the copy engine */
 
-/* A call whose tensors have several elements in each dimension, with given strides, and lie far apart. */
-struct layout {
-    const struct subject *subject;
-    const smelt_operator *made;
-    union arguments args;
-    int64_t extents[SMELT__MOST_SYMBOLS];
-};
+/* Gives the tensors that a call without queries or rows may lack. */
+static void give_required(const struct subject *subject, const smelt_operator *made,
+                          union arguments *args) {
+    int given = 0; /* bit n: one of the tensors with number n is */
+    for (int i = 0; i < subject->table->count; i++)
+        if (smelt__tensor_of(&subject->table->rows[i], args)->data)
+            given |= 1 << subject->table->rows[i].one_of;
+    for (int i = 0; i < subject->table->count; i++) {
+        const struct smelt__tensor_row *row = &subject->table->rows[i];
+        const int wanted = row->one_of ? !(given >> row->one_of & 1)
+                                       : !row->key || smelt__spec_get(&made->spec, row->key) > 0;
+        if (!wanted || row->optional)
+            continue;
+        given |= 1 << row->one_of;
+        smelt__tensor_of(row, args)->data = (void *)((uintptr_t)(i + 1) << 57); // NOLINT: likewise
+    }
+}
+
+/* Without the optional tensors and the numbers that may be legal in an empty call alone. */
+static void make_plainest(const struct subject *subject, struct layout *layout) {
+    const struct smelt__args_table *table = subject->table;
+    const float one = 1;
+    for (int i = 0; i < table->count; i++)
+        if (table->rows[i].optional)
+            smelt__tensor_of(&table->rows[i], &layout->args)->data = NULL;
+    for (int i = 0; i < table->scalar_count; i++) {
+        const struct smelt__scalar_row *row = &table->scalars[i];
+        char *const at = (char *)&layout->args + row->field;
+        if (row->type == SMELT_SCALAR_FLOAT)
+            memcpy(at, &one, sizeof one);
+        else if (row->least == 0 && row->field != subject->tokens && row->field != subject->rows)
+            memset(at, 0, row->type == SMELT_SCALAR_INT ? sizeof(int) : sizeof(int64_t));
+    }
+    smelt__args_extents(table, &layout->args, layout->extents);
+}
 
 /* 1: there is one; 0: an extent that the others depend on is too small for it. */
 static int lay_out(const struct subject *subject, const smelt_operator *made,
                    const union arguments *good, struct layout *layout) {
     const struct smelt__args_table *table = subject->table;
     *layout = (struct layout){subject, made, plain_call(subject, good), {0}};
+    give_required(subject, made, &layout->args);
     for (int i = 0; i < table->symbol_count; i++) {
         const size_t field = table->symbols[i].field;
         const int64_t extent = 2 + i % 3;
-        if (field && layout->args.words[field / WORD] > 0) /* else its tensors are not given */
+        if (field && (field == subject->tokens || field == subject->rows ||
+                      layout->args.words[field / WORD] > 0)) /* else its tensors are not given */
             memcpy((char *)&layout->args + field, &extent, sizeof extent);
         if (table->symbols[i].key)
             layout->extents[i] = smelt__spec_extent(&table->symbols[i], &made->spec);
     }
     smelt__args_extents(table, &layout->args, layout->extents);
-    if (!takes(subject, made, &layout->args))
-        return 0;
+    if (!takes(subject, made, &layout->args)) {
+        make_plainest(subject, layout);
+        if (!takes(subject, made, &layout->args))
+            return 0;
+    }
     for (int i = 0; i < table->count; i++)
         smelt__tensor_pack(&table->rows[i], layout->extents,
                            smelt__tensor_of(&table->rows[i], &layout->args));
@@ -351,10 +374,11 @@ static smelt_tensor *tensor_in(struct layout *layout, int tensor) {
 
 static void expect_layout(struct layout layout, int legal, const char *what, int tensor,
                           int dimension) {
-    if (takes(layout.subject, layout.made, &layout.args) != legal)
-        fail_msg("%s: %s, dimension %d: %s: %s", layout.subject->spec,
-                 layout.subject->table->rows[tensor].name, dimension, what,
-                 legal ? smelt_last_error() : "taken");
+    const char *const name = layout.subject->table->rows[tensor].name;
+    const int taken = takes(layout.subject, layout.made, &layout.args);
+    if (taken != legal || (!legal && !strstr(smelt_last_error(), name)))
+        fail_msg("%s: %s, dimension %d: %s: %s", layout.subject->spec, name, dimension, what,
+                 taken ? "taken" : smelt_last_error());
 }
 
 /* A dimension of extent 1 may have any stride; one of more elements that of a gap, of an input also 0, of an
@@ -474,6 +498,8 @@ static int try_layouts(const struct subject *subject, const smelt_operator *made
     struct layout layout;
     driver->no_fills = 1; /* the workspace is smaller than its stated size */
     const int laid_out = lay_out(subject, made, good, &layout);
+    if (laid_out)
+        refusals_try(&layout, workspace);
     for (int i = 0; laid_out && i < subject->table->count; i++) {
         if (span_of(&layout, i) == 0)
             continue;
@@ -538,7 +564,7 @@ static void call_all(struct random *random, int major) {
             draw_arguments(random, subject, launched && k % 4 ? &good : NULL, &args);
             give_workspace(subject, made, &args);
             const int compare = k % 64 < 2; /* making an operator takes a hundred calls' time */
-            if (!call(subject, made, &args)) {
+            if (!arguments_call(subject, made, &args)) {
                 if (compare)
                     compare_first_call(subject, &args, 0);
             } else if (driver->chain_length > 0) {
@@ -568,6 +594,7 @@ TEST(random_arguments) {
     for (size_t i = 0; i < sizeof majors / sizeof *majors; i++)
         call_all(&random, majors[i]);
     assert_true(too_long > 10);
+    refusals_end();
 }
 
 /* An operator in a context on a device of compute capability `major`.0; close_operator ends both. */

@@ -48,11 +48,9 @@ static const struct suite_case large[] = {
 
 static const char *const launches[] = {"dense_lse:heads=16,dqk=128", NULL};
 
-static const struct suite_arguments arguments[] = {
-    {.spec = "dense_lse:heads=4,dqk=64,kv_heads=2",
-     .problem = {.tokens = 9, .rows = 100},
-     .aligned = "q k"},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("dense_lse:heads=4,dqk=64,kv_heads=2", .tokens = 9, .rows = 100),
+    {.spec = ""},
 };
 
 const struct suite_operator suite_operator_dense_lse = {.matrix = matrix_case,
@@ -60,4 +58,4 @@ const struct suite_operator suite_operator_dense_lse = {.matrix = matrix_case,
                                                         .launches = launches,
                                                         .launch = {.tokens = 200, .rows = 3000},
                                                         .quick_launch = {.tokens = 5, .rows = 200},
-                                                        .arguments = arguments};
+                                                        .far = far};

@@ -97,23 +97,12 @@ static const char *const launches[] = {
     NULL,
 };
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_bwd_args, reserved, "reserved", 1),
-    SUITE_REFUSAL(smelt_indexer_bwd_args, k.strides[0], "k.strides[0]", INT64_C(1) << 31),
-    SUITE_REFUSAL(smelt_indexer_bwd_args, workspace, "smelt_indexer_bwd_backward_workspace", 0),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(keys)                                                                            \
-    {                                                                                              \
-        .spec = "indexer_bwd:heads=3,dim=64,topk=50" keys,                                         \
-        .problem = {.tokens = 9, .rows = 100, .topk_length = 1, .own = {SMELT__LIMITS_ODD}},       \
-        .aligned = "q k dq dk dk_fp32 dk_sum", .refusals = refusals                                \
-    }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS(""), ARGUMENTS(",deterministic=1"), {.spec = NULL}};
+#define FAR(keys)                                                                                  \
+    SUITE_FAR("indexer_bwd:heads=3,dim=64,topk=50" keys, .tokens = 9, .rows = 100,                 \
+              .topk_length = 1, .own = {SMELT__LIMITS_ODD})
+static const struct suite_case far[] = {FAR(""), FAR(",deterministic=1"), {.spec = ""}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -127,5 +116,5 @@ const struct suite_operator suite_operator_indexer_bwd = {
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 6, .rows = 200},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

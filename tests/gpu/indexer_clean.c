@@ -30,17 +30,9 @@ static const struct suite_case large[] = {
 
 static const char *const launches[] = {"indexer_clean", NULL};
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_clean_args, reserved, "reserved", -1),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "indexer_clean",
-     .problem = {.tokens = 9, .rows = 100},
-     .aligned = "",
-     .refusals = refusals},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("indexer_clean", .tokens = 9, .rows = 100),
+    {.spec = ""},
 };
 
 const struct suite_operator suite_operator_indexer_clean = {
@@ -49,4 +41,4 @@ const struct suite_operator suite_operator_indexer_clean = {
     .launches = launches,
     .launch = {.tokens = 500, .rows = 9000, .lists = SMELT__LISTS_CAUSAL},
     .quick_launch = {.tokens = 9, .rows = 300, .lists = SMELT__LISTS_CAUSAL},
-    .arguments = arguments};
+    .far = far};

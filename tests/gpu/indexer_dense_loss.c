@@ -53,18 +53,10 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
 static const char *const launches[] = {
     "indexer_dense_loss:heads=16,dqk=128,index_heads=8,index_dim=64", NULL};
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_dense_loss_args, reserved, "reserved", 1),
-    SUITE_REFUSAL(smelt_indexer_dense_loss_args, workspace_limit, "workspace_limit", 100),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "indexer_dense_loss:heads=4,dqk=64,kv_heads=2,index_heads=3,index_dim=64",
-     .problem = {.tokens = 5, .rows = 100, .own = {[WEIGHTED] = 1, [EACH_LOSS] = 1}},
-     .aligned = "q k index_q index_k index_dq index_dk",
-     .refusals = refusals},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("indexer_dense_loss:heads=4,dqk=64,kv_heads=2,index_heads=3,index_dim=64",
+              .tokens = 5, .rows = 100, .own = {[WEIGHTED] = 1, [EACH_LOSS] = 1}),
+    {.spec = ""},
 };
 
 const struct suite_operator suite_operator_indexer_dense_loss = {
@@ -72,4 +64,4 @@ const struct suite_operator suite_operator_indexer_dense_loss = {
     .launches = launches,
     .launch = {.tokens = 100, .rows = 1000},
     .quick_launch = {.tokens = 3, .rows = 70},
-    .arguments = arguments};
+    .far = far};

@@ -135,23 +135,14 @@ static void run_invariance(struct suite *suite) {
                       "indexer_logits:heads=9,dim=32,dtype=fp8,variant=mma");
 }
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_logits_args, scale, "scale", 0x40000000 /* 2.0F */),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(dtype)                                                                           \
-    {                                                                                              \
-        .spec = "indexer_logits:heads=3,dim=64,dtype=" dtype,                                      \
-        .problem = {.tokens = 9, .rows = 100}, .aligned = "q k", .refusals = refusals              \
-    }
-static const struct suite_arguments arguments[] = {ARGUMENTS("bf16"),
-                                                   ARGUMENTS("fp8"),
-                                                   ARGUMENTS("bf16,groups=3,block_max=4"),
-                                                   ARGUMENTS("fp8,candidate_block=8"),
-                                                   {.spec = NULL}};
+#define FAR(keys) SUITE_FAR("indexer_logits:heads=3,dim=64,dtype=" keys, .tokens = 9, .rows = 100)
+static const struct suite_case far[] = {FAR("bf16"),
+                                        FAR("fp8"),
+                                        FAR("bf16,groups=3,block_max=4"),
+                                        FAR("fp8,candidate_block=8"),
+                                        {.spec = ""}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -163,5 +154,5 @@ const struct suite_operator suite_operator_indexer_logits = {
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

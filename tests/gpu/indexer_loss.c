@@ -98,17 +98,12 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_arguments arguments[] = {
-    {.spec = "indexer_loss:topk=100",
-     .problem = {.tokens = 5, .rows = 100, .topk_length = 1, .own = {FAR_OFF, 1, GRAD}},
-     .aligned = ""},
-    {.spec = "indexer_loss:topk=100",
-     .problem = {.tokens = 5, .rows = 100, .own = {FAR_OFF, 1, QUERIES}},
-     .aligned = ""},
-    {.spec = NULL},
-};
+#define FAR(topk_length_, outputs)                                                                 \
+    SUITE_FAR("indexer_loss:topk=100", .tokens = 5, .rows = 100, .topk_length = (topk_length_),    \
+              .own = {FAR_OFF, 1, outputs})
+static const struct suite_case far[] = {FAR(1, GRAD), FAR(0, QUERIES), {.spec = ""}};
 
 /* ---- the same bits --------------------------------------------------------------------------- */
 
@@ -214,5 +209,5 @@ const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case
                                                            .launches = launches,
                                                            .launch = {.tokens = 5000},
                                                            .quick_launch = {.tokens = 20},
-                                                           .arguments = arguments,
+                                                           .far = far,
                                                            .groups = groups};

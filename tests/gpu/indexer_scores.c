@@ -111,20 +111,12 @@ static void run_invariance(struct suite *suite) {
     }
 }
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_scores_args, reserved, "reserved", 1),
-    SUITE_REFUSAL(smelt_indexer_scores_args, k.strides[0], "k.strides[0]", INT64_C(1) << 31),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "indexer_scores:heads=3,dim=64,topk=100",
-     .problem = {.tokens = 9, .rows = 100, .topk_length = 1, .own = {SMELT__LIMITS_ODD}},
-     .aligned = "q k",
-     .refusals = refusals},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("indexer_scores:heads=3,dim=64,topk=100", .tokens = 9, .rows = 100, .topk_length = 1,
+              .own = {SMELT__LIMITS_ODD}),
+    {.spec = ""},
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */
@@ -138,5 +130,5 @@ const struct suite_operator suite_operator_indexer_scores = {
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

@@ -84,28 +84,12 @@ static const struct suite_case large[] = {
     {.name = NULL},
 };
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_topk_args, rows, "rows", (1 << 20) + 1),
-    SUITE_REFUSAL(smelt_indexer_topk_args, workspace_limit, "workspace_limit", 256),
-    SUITE_REFUSAL(smelt_indexer_topk_args, width, "not the 8 slots of topk=8", 9),
-    SUITE_REFUSAL(smelt_indexer_topk_args, candidate_count, "candidate_count", 1),
-    SUITE_REFUSAL(smelt_indexer_topk_args, reserved, "reserved", 1),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(dtype, length)                                                                   \
-    {                                                                                              \
-        .spec = "indexer_topk:heads=4,dim=64,topk=8,dtype=" dtype,                                 \
-        .problem = {.tokens = 5,                                                                   \
-                    .rows = 200,                                                                   \
-                    .lists = SMELT__LISTS_FULL,                                                    \
-                    .topk_length = (length)},                                                      \
-        .aligned = "q k", .refusals = refusals                                                     \
-    }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS("fp8", 1), ARGUMENTS("bf16", 0), {.spec = NULL}};
+#define FAR(dtype, length)                                                                         \
+    SUITE_FAR("indexer_topk:heads=4,dim=64,topk=8,dtype=" dtype, .tokens = 5, .rows = 200,         \
+              .lists = SMELT__LISTS_FULL, .topk_length = (length))
+static const struct suite_case far[] = {FAR("fp8", 1), FAR("bf16", 0), {.spec = ""}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -126,5 +110,5 @@ const struct suite_operator suite_operator_indexer_topk = {
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 9, .rows = 300},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

@@ -30,17 +30,12 @@ static int matrix_case(const struct suite *suite, int number, struct suite_case 
  * indexer_chain.c has a graph. */
 static const char *const launches[] = {NULL};
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-/* Shards have every optional tensor. */
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_indexer_windows_args, reserved, "reserved", 1),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "indexer_windows", .problem = {.tokens = 300}, .aligned = "", .refusals = refusals},
-    {.spec = NULL},
+/* A shard has every optional tensor. */
+static const struct suite_case far[] = {
+    SUITE_FAR("indexer_windows", .tokens = 300),
+    {.spec = ""},
 };
 
 /* No large cases, because all tensors have one dimension, so offsets fit 32 bits. */
@@ -48,4 +43,4 @@ const struct suite_operator suite_operator_indexer_windows = {.matrix = matrix_c
                                                               .launches = launches,
                                                               .launch = {.tokens = 5000},
                                                               .quick_launch = {.tokens = 300},
-                                                              .arguments = arguments};
+                                                              .far = far};

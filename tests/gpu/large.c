@@ -40,15 +40,15 @@ static void check_far(struct suite *suite, const char *spec,
         suite_check(suite, name, &one, number);
 }
 
-/* The specs and small problems of the groups launches and arguments, with strides of billions, so that every
- * product of an index and a stride exceeds 2^32 elements. */
+/* The specs and small problems of the group launches, and those for this group alone, with strides of billions,
+ * so that every product of an index and a stride exceeds 2^32 elements. */
 void run_far(struct suite *suite) {
     for (suite->op = 0; suite_operators[suite->op] && suite->emulated; suite->op++) {
         const struct suite_operator *const op = suite_operators[suite->op];
         int number = 0;
         for (const char *const *spec = op->launches; *spec; spec++)
             check_far(suite, *spec, &op->quick_launch, 0, number++);
-        for (const struct suite_arguments *of = op->arguments; of && of->spec; of++)
+        for (const struct suite_case *of = op->far; of && *of->spec; of++)
             check_far(suite, of->spec, &of->problem, 1, number++);
     }
 }

@@ -36,17 +36,9 @@ static const struct suite_case large[] = {
 
 static const char *const launches[] = {"quantize:dim=128", NULL};
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_quantize_args, reserved, "reserved", 2),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "quantize:dim=64",
-     .problem = {.tokens = 21}, /* odd: with factors */
-     .aligned = "x y dequantized",
-     .refusals = refusals},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("quantize:dim=64", .tokens = 21), /* odd: with factors */
+    {.spec = ""},
 };
 
 const struct suite_operator suite_operator_quantize = {.matrix = matrix_case,
@@ -54,4 +46,4 @@ const struct suite_operator suite_operator_quantize = {.matrix = matrix_case,
                                                        .launches = launches,
                                                        .launch = {.tokens = 5000},
                                                        .quick_launch = {.tokens = 100},
-                                                       .arguments = arguments};
+                                                       .far = far};

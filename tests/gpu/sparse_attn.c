@@ -211,37 +211,14 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
     return 1;
 }
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_attn_args, tokens, "2^31 - 1", INT32_MAX), /* times batches */
-    SUITE_REFUSAL(smelt_sparse_attn_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
-    SUITE_REFUSAL(smelt_sparse_attn_args, queries.data, "queries is NULL", 0),
-    {.text = NULL},
-};
-static const struct suite_refusal grad_refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_attn_grad_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(keys, own)                                                                       \
-    {                                                                                              \
-        .spec = "sparse_attn:heads=8,dqk=128,dv=64,topk=32" keys,                                  \
-        .problem = {.batches = 2,                                                                  \
-                    .tokens = 4,                                                                   \
-                    .rows = 64,                                                                    \
-                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
-                    .topk_length = 1,                                                              \
-                    .max_logits = 1},                                                              \
-        .aligned = "q kv out grad_out dq dkv dkv_fp32 dkv_sum", .refusals = (own)                  \
-    }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS("", refusals),
-    ARGUMENTS(",sink=1", refusals),
-    ARGUMENTS(BACKWARD, grad_refusals),
-    ARGUMENTS(",sink=1,deterministic=1" BACKWARD, grad_refusals),
-    {.spec = NULL},
-};
+#define FAR(keys)                                                                                  \
+    SUITE_FAR("sparse_attn:heads=8,dqk=128,dv=64,topk=32" keys, .batches = 2, .tokens = 4,         \
+              .rows = 64, .query_list = SMELT__QUERY_LIST_PARTIAL, .topk_length = 1,               \
+              .max_logits = 1)
+static const struct suite_case far[] = {
+    FAR(""), FAR(",sink=1"), FAR(BACKWARD), FAR(",sink=1,deterministic=1" BACKWARD), {.spec = ""}};
 
 /* ---- a query's bits do not depend on its neighbours or the shape of the call ------------------ */
 
@@ -309,5 +286,5 @@ const struct suite_operator suite_operator_sparse_attn = {
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000, .max_logits = 1},
     .quick_launch = {.tokens = 4, .rows = 300, .width = 136, .max_logits = 1}, /* three buckets */
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

@@ -106,37 +106,14 @@ static const char *const launches[] = {
     "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv,passes=backward",
     NULL};
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_gqa_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
-    SUITE_REFUSAL(smelt_sparse_gqa_args, queries.data, "queries is NULL", 0),
-    {.text = NULL},
-};
-
-static const struct suite_refusal grad_refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_gqa_grad_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
-    SUITE_REFUSAL(smelt_sparse_gqa_grad_args, queries.data, "queries is NULL", 0),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(keys, aligned_, refusals_)                                                       \
-    {                                                                                              \
-        .spec = "sparse_gqa:heads=6,kv_heads=2,dqk=96,dv=64,topk=9,granularity=16" keys,           \
-        .problem = {.batches = 2,                                                                  \
-                    .tokens = 3,                                                                   \
-                    .rows = 100,                                                                   \
-                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
-                    .topk_length = 1,                                                              \
-                    .own = {1}},                                                                   \
-        .aligned = (aligned_), .refusals = (refusals_)                                             \
-    }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS("", "q k v out", refusals),
-    ARGUMENTS(",lists=kv,sink=1", "q k v out", refusals),
-    ARGUMENTS(",lists=kv,sink=1,passes=backward",
-              "q k v out grad_out dq dk dk_fp32 dk_sum dv dv_fp32 dv_sum", grad_refusals),
-    {.spec = NULL}};
+#define FAR(keys)                                                                                  \
+    SUITE_FAR("sparse_gqa:heads=6,kv_heads=2,dqk=96,dv=64,topk=9,granularity=16" keys,             \
+              .batches = 2, .tokens = 3, .rows = 100, .query_list = SMELT__QUERY_LIST_PARTIAL,     \
+              .topk_length = 1, .own = {1})
+static const struct suite_case far[] = {
+    FAR(""), FAR(",lists=kv,sink=1"), FAR(",lists=kv,sink=1,passes=backward"), {.spec = ""}};
 
 /* ---- special problems ------------------------------------------------------------------------ */
 
@@ -277,5 +254,5 @@ const struct suite_operator suite_operator_sparse_gqa = {
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 1000},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

@@ -80,25 +80,14 @@ static int repeated_case(const struct suite *suite, int number, struct suite_cas
 static const char *const launches[] = {
     "sparse_gqa_scores:heads=16,kv_heads=2,dqk=128,topk=8,granularity=16,lists=kv", NULL};
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_gqa_scores_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
-    SUITE_REFUSAL(smelt_sparse_gqa_scores_args, queries.data, "queries is NULL", 0),
-    {.text = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("sparse_gqa_scores:heads=6,kv_heads=2,dqk=96,topk=9,granularity=16,lists=kv,sink=1",
+              .batches = 2, .tokens = 3, .rows = 100, .query_list = SMELT__QUERY_LIST_PARTIAL,
+              .topk_length = 1, .own = {1}),
+    {.spec = ""},
 };
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "sparse_gqa_scores:heads=6,kv_heads=2,dqk=96,topk=9,granularity=16,lists=kv,sink=1",
-     .problem = {.batches = 2,
-                 .tokens = 3,
-                 .rows = 100,
-                 .query_list = SMELT__QUERY_LIST_PARTIAL,
-                 .topk_length = 1,
-                 .own = {1}},
-     .aligned = "q k",
-     .refusals = refusals},
-    {.spec = NULL}};
 
 const struct suite_operator suite_operator_sparse_gqa_scores = {
     .matrix = matrix_case,
@@ -107,4 +96,4 @@ const struct suite_operator suite_operator_sparse_gqa_scores = {
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 1000},
-    .arguments = arguments};
+    .far = far};

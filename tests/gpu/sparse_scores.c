@@ -223,27 +223,12 @@ static void run_ranks(struct suite *suite) {
     suite_report(suite, name, message);
 }
 
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_sparse_scores_args, tokens, "2^31 - 1", INT_MAX), /* times batches */
-    SUITE_REFUSAL(smelt_sparse_scores_args, kv.strides[1], "kv.strides[1]", INT64_C(1) << 31),
-    SUITE_REFUSAL(smelt_sparse_scores_args, queries.data, "queries is NULL", 0),
-    {.text = NULL},
-};
-
-#define ARGUMENTS(keys)                                                                            \
-    {                                                                                              \
-        .spec = "sparse_scores:heads=3,dqk=64,dv=64,topk=40" keys,                                 \
-        .problem = {.batches = 2,                                                                  \
-                    .tokens = 3,                                                                   \
-                    .rows = 100,                                                                   \
-                    .query_list = SMELT__QUERY_LIST_PARTIAL,                                       \
-                    .topk_length = 1},                                                             \
-        .aligned = "q kv", .refusals = refusals                                                    \
-    }
-static const struct suite_arguments arguments[] = {
-    ARGUMENTS(""), ARGUMENTS(",sink=1"), {.spec = NULL}};
+#define FAR(keys)                                                                                  \
+    SUITE_FAR("sparse_scores:heads=3,dqk=64,dv=64,topk=40" keys, .batches = 2, .tokens = 3,        \
+              .rows = 100, .query_list = SMELT__QUERY_LIST_PARTIAL, .topk_length = 1)
+static const struct suite_case far[] = {FAR(""), FAR(",sink=1"), {.spec = ""}};
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
@@ -261,5 +246,5 @@ const struct suite_operator suite_operator_sparse_scores = {
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 300, .width = 80},
-    .arguments = arguments,
+    .far = far,
     .groups = groups};

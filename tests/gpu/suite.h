@@ -82,7 +82,6 @@ void run_large(struct suite *suite);       /* offsets beyond 32 bits, on a GPU *
 void run_far(struct suite *suite);         /* every offset beyond 32 bits, on the emulator */
 void run_launches(struct suite *suite);    /* graphs, streams, threads, contexts */
 void run_repetitions(struct suite *suite); /* one launch a thousand times */
-void run_arguments(struct suite *suite);   /* what a call must refuse, naming the argument */
 void run_nonfinite(struct suite *suite);   /* NaN and infinity in the inputs of a query or a key */
 
 /* ---- operators: one row each, in tests/gpu/STEM.c -------------------------------------------- */
@@ -102,31 +101,16 @@ struct suite_case {
         .name = (name_), .spec = spec_, .sample = (sample_), .problem = { __VA_ARGS__ }            \
     }
 
+#define SUITE_FAR(spec_, ...)                                                                      \
+    {                                                                                              \
+        .spec = spec_, .problem = { __VA_ARGS__ }                                                  \
+    }
+
 /* Runs a case, on the emulator under the schedule of that number, and reports it. */
 void suite_check(struct suite *suite, const char *name, const struct suite_case *one, int schedule);
 
 /* Fills a zeroed *one with case number `number`; 0 past the last. */
 typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_case *one);
-
-/* A field of the args struct and a number for it that is refused with a message containing the
- * text. */
-struct suite_refusal {
-    const char *text;
-    size_t offset, bytes;
-    int64_t value;
-};
-
-#define SUITE_REFUSAL(type, field, text, value)                                                    \
-    { (text), offsetof(type, field), sizeof(((type *)0)->field), (value) }
-
-/* Arguments that launches must refuse, in addition to those that follow from the operator's
- * table. */
-struct suite_arguments {
-    const char *spec; /* NULL ends a list */
-    struct smelt__problem_options problem;
-    const char *aligned; /* names of the tensors whose rows start at multiples of 16 bytes */
-    const struct suite_refusal *refusals; /* ended by a text of NULL; NULL: none */
-};
 
 /* Checks all cases, named by group and spec; those for sm_90a are skipped elsewhere. */
 void suite_check_all(struct suite *suite, const char *group, suite_cases next);
@@ -137,7 +121,8 @@ struct suite_operator {
     const char *const *launches;    /* specs whose launches are tried, ended by NULL */
     /* Packed problems for them; and smaller ones for a quick run or the emulator. */
     struct smelt__problem_options launch, quick_launch;
-    const struct suite_arguments *arguments; /* NULL: not tried */
+    const struct suite_case
+        *far; /* more specs for the group far, with small problems; ended by "" */
     const struct suite_group *groups; /* of this operator only; ended by a NULL name; NULL: none */
 };
 

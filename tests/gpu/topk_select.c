@@ -109,35 +109,13 @@ static const struct suite_case large[] = {
 static const char *const launches[] = {"topk_select:topk=100", NULL};
 
 /* Few long rows on some GPUs, so that workspace is used; many rows on others. */
-/* ---- what a launch must refuse --------------------------------------------------------------- */
+/* ---- strides of billions ---------------------------------------------------------------------- */
 
-static const struct suite_refusal refusals[] = {
-    SUITE_REFUSAL(smelt_topk_select_args, reserved, "reserved", 1),
-    SUITE_REFUSAL(smelt_topk_select_args, rows, "rows", (INT64_C(1) << 30) + 1),
-    SUITE_REFUSAL(smelt_topk_select_args, width, "not the 100 slots of topk=100", 101),
-    SUITE_REFUSAL(smelt_topk_select_args, window_begin.data, "window_begin", 0),
-    SUITE_REFUSAL(smelt_topk_select_args, window_end.data, "window_end", 0),
-    {.text = NULL},
-};
-
-static const struct suite_refusal list_refusals[] = {
-    SUITE_REFUSAL(smelt_topk_select_args, width, "need 403 slots", 402),
-    SUITE_REFUSAL(smelt_topk_select_args, rows, "legal: up to 536870910", INT64_C(536870911)),
-    SUITE_REFUSAL(smelt_topk_select_args, tokens, "of groups=2 exceed 2^31 - 1 rows", 1 << 30),
-    SUITE_REFUSAL(smelt_topk_select_args, limit.data, "limit is NULL", 0),
-    {.text = NULL},
-};
-
-static const struct suite_arguments arguments[] = {
-    {.spec = "topk_select:topk=100",
-     .problem = {.tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}},
-     .aligned = "",
-     .refusals = refusals},
-    {.spec = "topk_select:topk=100,groups=2,pinned=1,expand=4,tail=1",
-     .problem = {.tokens = 2, .rows = 3300, .own = {0, RANDOM, 1}},
-     .aligned = "",
-     .refusals = list_refusals},
-    {.spec = NULL},
+static const struct suite_case far[] = {
+    SUITE_FAR("topk_select:topk=100", .tokens = 2, .rows = 33000, .own = {0, RANDOM, 1}),
+    SUITE_FAR("topk_select:topk=100,groups=2,pinned=1,expand=4,tail=1", .tokens = 2, .rows = 3300,
+              .own = {0, RANDOM, 1}),
+    {.spec = ""},
 };
 
 /* ---- one launch a thousand times: nothing depends on who comes first ------------------------- */
@@ -157,5 +135,5 @@ const struct suite_operator suite_operator_topk_select = {
     .launches = launches,
     .launch = {.tokens = 40, .rows = 60000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .quick_launch = {.tokens = 2, .rows = 33000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
-    .arguments = arguments,
+    .far = far,
     .repeated = repeated_case};
