@@ -26,7 +26,6 @@ enum {
     READS = 1,             /* reads of a head that take as long as an addition to a row */
     READS_BEYOND_L2 = 4,   /* the same if the sums exceed the L2 cache */
     MOST_SLOTS = 1 << 30,  /* above it a call uses no reverse index and no exact sums */
-    MOST_EXACT = 1 << 16,  /* queries of a batch; with more, exact sums lose too many bits */
     SUM_WARPS = 8,         /* of a thread block of sparse_gqa_sums, pass queries: a unit each */
     PART_KEYS = 64,        /* of a warpgroup of the block-stationary kernel */
     SUM_VECTORS = 4,       /* of a thread block of sparse_gqa_sums, pass keys */
@@ -80,7 +79,8 @@ static enum kind kind_of(const struct backward *backward) {
     const int by_query =
         backward->deterministic
             ? kernels[SMELT__SPARSE_GQA_BACKWARD_GRAINS] && slots < MOST_SLOTS &&
-                  (gqa->fields.queries->data ? gqa->queries : gqa->fields.tokens) <= MOST_EXACT
+                  (gqa->fields.queries->data ? gqa->queries : gqa->fields.tokens) <=
+                      SMELT__SPLIT_EXACT_QUERIES
             : by_key != FEW || slots > MOST_SLOTS ||
                   gqa->shape.group > reads * gqa->shape.granularity;
     return by_query ? BY_QUERY : by_key;

@@ -188,16 +188,20 @@ enum {
     INFINITE_HEADS = 18, /* of two KV heads */
     INFINITE_DV = 128,
     INFINITE_DQK = 192,
-    INFINITE_HEAD = 11, /* of the second KV head */
-    LARGE_COLUMN = 5    /* of the first tile of dO */
+    INFINITE_HEAD = 11 /* of the second KV head */
 };
 
-/* Queries with an infinity, its column, and the rows that they name. Column 38 is in the first tile of dO, 101 in the
- * second; the kernel that computes the bounds processes them in different iterations. No query here names row 0, the
- * row number of a block's keys past the last one. */
+/* Queries with an infinity, its column, the large column, and the rows that they name. Column 38 is in the first tile of
+ * dO, 101 in the second; the kernel that computes the bounds processes them in different iterations. The large column is
+ * in the first tile; a thread has a maximum of even columns and one of odd columns. No query here names row 0, the row
+ * number of a block's keys past the last one. */
 static const struct infinite {
-    int query, column, first, rows;
-} infinities[] = {{4, 101, 1, 20}, {5, 38, 21, 20}, {6, 101, 41, 1}, {7, 38, 0, 0}};
+    int query, column, large, first, rows;
+} infinities[] = {{4, 101, 5, 1, 10},
+                  {8, 101, 4, 11, 10},
+                  {5, 38, 5, 21, 20},
+                  {6, 101, 5, 41, 1},
+                  {7, 38, 5, 0, 0}};
 
 static const char *judge_infinite(int column, const float *before, const float *dv,
                                   const float *dk) {
@@ -231,7 +235,7 @@ static void set_lists(const struct smelt__problem *problem) {
         const struct infinite own = infinities[k];
         for (int64_t i = 0; i < width; i++)
             lists[own.query * width + i] = i < own.rows ? own.first + (int)i : -1;
-        grad[(own.query * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV + LARGE_COLUMN] =
+        grad[(own.query * INFINITE_HEADS + INFINITE_HEAD) * INFINITE_DV + own.large] =
             smelt__bf16_from_float(1 << 20);
     }
 }
