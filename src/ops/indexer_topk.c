@@ -167,7 +167,7 @@ static smelt_status score(const struct indexer_topk *indexer, const smelt_indexe
     return smelt__indexer_scorer_launch(&indexer->scorer, &part, &chain, stream);
 }
 
-/* What both selections from a chunk's logits read. */
+/* What both selections from a chunk's logits read. Windows bound the tails of lists also without candidates. */
 static struct topk_select_rows_params chunk_params(const struct indexer_topk *indexer,
                                                    const smelt_indexer_topk_args *args,
                                                    const struct smelt__indexer_chunk *chunk) {
@@ -178,7 +178,7 @@ static struct topk_select_rows_params chunk_params(const struct indexer_topk *in
         .logits_stride = indexer->lists.groups * chunk->stride,
         .logits_group = chunk->stride,
         .rows = (int)chunk->count * indexer->lists.groups,
-        .keys = (int)chunk->keys,
+        .keys = (int)(has_logits(indexer, args) ? chunk->keys : args->rows),
         .pdl = has_logits(indexer, args), /* after the chunk's logits */
         .launch_dependents = 1,           /* the next chunk's logits wait for it themselves */
     };
