@@ -285,11 +285,6 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-static int table_of(const void *given_) {
-    const struct smelt__indexer_bwd_spec *spec = given_;
-    return smelt__indexer_bwd_table_number(spec->weights_dtype, spec->granularity);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(BACKWARD, "backward", &smelt__indexer_bwd_table[number]),                      \
@@ -322,7 +317,6 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_bwd = {
     SMELT__HARNESS_ROW(indexer_bwd),
     SMELT__HARNESS_KEYS(indexer_bwd),
-    .table_of = table_of,
     .own_options = &smelt__limits_option,
     .own_option_count = 1,
     .has_lists = 1,

@@ -599,12 +599,6 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The tables differ in the weights' type and the dimensions of `losses`. */
-static int table_of(const void *given_) {
-    const struct smelt__indexer_dense_loss_spec *spec = given_;
-    return smelt__indexer_dense_loss_table_number(spec->weights_dtype, spec->groups);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_dense_loss_table[number]),                 \
@@ -625,7 +619,6 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_dense_loss = {
     SMELT__HARNESS_ROW(indexer_dense_loss),
     SMELT__HARNESS_KEYS(indexer_dense_loss),
-    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     /* More keys than a block, more queries than a group; each pattern of adversarial windows. */

@@ -258,13 +258,6 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors. */
-static int table_of(const void *given_) {
-    const struct smelt__indexer_logits_spec *spec = given_;
-    return smelt__indexer_logits_table_number(is_fp8(spec), spec->weights_dtype, spec->groups,
-                                              spec->block_max, spec->candidate_block);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_logits_table[number]),                     \
@@ -295,7 +288,6 @@ static const struct smelt__harness_shape peers[] = {
 const struct smelt__harness_operator smelt__harness_indexer_logits = {
     SMELT__HARNESS_ROW(indexer_logits),
     SMELT__HARNESS_KEYS(indexer_logits),
-    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof *own_options,
     SMELT__INDEXER_OPTIONS,

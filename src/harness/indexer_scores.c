@@ -214,11 +214,6 @@ static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(indexer_scores, weights_dtype), {NULL, 0, 0},
 };
 
-static int table_of(const void *given_) {
-    const struct smelt__indexer_scores_spec *spec = given_;
-    return smelt__indexer_scores_table_number(spec->weights_dtype, spec->granularity);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_scores_table[number]),                     \
@@ -239,7 +234,6 @@ static const struct smelt__harness_shape peers[] = {AT(64), AT(32), AT(16), AT(8
 const struct smelt__harness_operator smelt__harness_indexer_scores = {
     SMELT__HARNESS_ROW(indexer_scores),
     SMELT__HARNESS_KEYS(indexer_scores),
-    .table_of = table_of,
     .own_options = &smelt__limits_option,
     .own_option_count = 1,
     .has_lists = 1,

@@ -532,13 +532,6 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors. */
-static int table_of(const void *given_) {
-    const struct smelt__indexer_topk_spec *spec = given_;
-    return smelt__indexer_topk_table_number(is_fp8(spec), spec->weights_dtype, spec->groups,
-                                            spec->expand);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__indexer_topk_table[number]),                       \
@@ -563,7 +556,6 @@ static const struct smelt__harness_shape peers[] = {PEERS(fp8, 64), PEERS(fp8, 3
 const struct smelt__harness_operator smelt__harness_indexer_topk = {
     SMELT__HARNESS_ROW(indexer_topk),
     SMELT__HARNESS_KEYS(indexer_topk),
-    .table_of = table_of,
     SMELT__INDEXER_OPTIONS,
     SMELT__KINDS(kinds),
     .bench = {.tokens = 4096, .rows = 8192, .lists = SMELT__LISTS_FULL},

@@ -172,7 +172,7 @@ struct smelt__harness_pass {
     unsigned pass;    /* SMELT_PASS_... */
     const char *name; /* "forward" */
     const struct smelt__args_table *tensors;
-    int table; /* of a pass with several rows: the spec's number, by `table_of` of the operator */
+    int table; /* of a pass with several rows: the table's number (ops/args_table.h) */
 
     /* Of operators over lists of slots (attention.h): makes the reference's call from the args struct. */
     struct smelt__attention (*attention)(const struct smelt__attention_spec *spec,
@@ -249,7 +249,6 @@ struct smelt__harness_operator {
 
     const struct smelt__harness_pass *passes;
     int pass_count;
-    int (*table_of)(const void *spec); /* the number of a spec's table; NULL: 0 */
 
     /* Options of its problems in addition to the common ones (options.h), by name, ended by NULL. */
     const char *const *options;

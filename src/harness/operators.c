@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/defaults.h"
 #include "harness/operator.h"
 #include "smelt/kernels.h"
 
@@ -87,10 +88,15 @@ void smelt__harness_spec_free(struct smelt__harness_spec *spec) {
     memset(spec, 0, sizeof *spec);
 }
 
+static int64_t value_of(const void *given, const char *key) {
+    const struct smelt__harness_spec *const spec = given;
+    return smelt__harness_key_of(spec->op, spec->spec, key);
+}
+
 int smelt__harness_spec_has(const struct smelt__harness_spec *spec,
                             const struct smelt__harness_pass *pass) {
     return (pass->pass & spec->passes) &&
-           (!spec->op->table_of || pass->table == spec->op->table_of(spec->spec));
+           pass->table == smelt__table_number(spec->op->passes[0].tensors, value_of, spec);
 }
 
 const struct smelt__harness_pass *smelt__harness_spec_pass(const struct smelt__harness_spec *spec,

@@ -331,12 +331,6 @@ static const struct smelt__harness_key keys[] = {
     {NULL, 0, 0},
 };
 
-/* The passes differ in the table of their tensors. */
-static int table_of(const void *given_) {
-    const struct smelt__topk_select_spec *spec = given_;
-    return smelt__topk_select_table_number(spec->bf16, spec->groups, spec->expand);
-}
-
 #define PASS(number)                                                                               \
     {                                                                                              \
         SMELT__PASS(FORWARD, "forward", &smelt__topk_select_table[number]),                        \
@@ -349,7 +343,6 @@ static const struct smelt__harness_pass passes[] = {PASS(0), PASS(1), PASS(2), P
 const struct smelt__harness_operator smelt__harness_topk_select = {
     SMELT__HARNESS_ROW(topk_select),
     SMELT__HARNESS_KEYS(topk_select),
-    .table_of = table_of,
     .own_options = own_options,
     .own_option_count = sizeof own_options / sizeof own_options[0],
     .rows = 16384,

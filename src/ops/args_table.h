@@ -79,6 +79,14 @@ struct smelt__scalar_row {
     int64_t zero;         /* what 0 stands for, where that is another number */
 };
 
+/* A key of the spec that decides which of several tables a spec has: with a value above `above` its number is
+ * `step` higher, unless the key `unless` (NULL: none) is above 0. */
+struct smelt__table_key {
+    const char *key; /* NULL ends a list */
+    int above, step;
+    const char *unless;
+};
+
 struct smelt__args_table {
     const char *type;                    /* "smelt_sparse_attn_args" */
     const char *initialiser;             /* "SMELT_SPARSE_ATTN_ARGS_INIT" */
@@ -93,6 +101,7 @@ struct smelt__args_table {
     size_t workspace, workspace_bytes; /* fields; 0: no call needs any */
     size_t workspace_alignment;
     size_t partition, partition_bytes; /* fields of a forward call's workspace; 0: none */
+    const struct smelt__table_key *by; /* of several tables; NULL: there is one */
     const char *flattened; /* the letter of a symbol that bindings may let stand for several
                               dimensions; NULL: none */
 };
@@ -134,6 +143,12 @@ struct smelt__args_table {
     .symbol_count = SMELT__AT_MOST(SMELT__LENGTH(symbols_), SMELT__MOST_SYMBOLS), .rows = (rows_), \
     .count = SMELT__AT_MOST(SMELT__LENGTH(rows_), SMELT__MOST_TENSORS), .scalars = (scalars_),     \
     .scalar_count = SMELT__AT_MOST(SMELT__LENGTH(scalars_), SMELT__MOST_SCALARS)
+#define SMELT__TABLE_BY(...)                                                                       \
+    .by = (const struct smelt__table_key[]) {                                                      \
+        __VA_ARGS__, {                                                                             \
+            .key = NULL                                                                            \
+        }                                                                                          \
+    }
 #define SMELT__LENGTH(array) (sizeof(array) / sizeof *(array))
 /* `count`, which does not compile above `most`. */
 #define SMELT__AT_MOST(count, most)                                                                \
@@ -184,6 +199,10 @@ static inline const smelt_tensor *smelt__tensor_in(const struct smelt__tensor_ro
                                                    const void *args) {
     return (const smelt_tensor *)(const void *)((const char *)args + row->field);
 }
+
+/* The number of a spec's table. `value`: of a key of the spec. */
+int smelt__table_number(const struct smelt__args_table *tables,
+                        int64_t (*value)(const void *spec, const char *key), const void *spec);
 
 /* The extents that follow from the arguments. Those of the spec's keys are given and stay as they
  * are. */

@@ -10,9 +10,13 @@
 
 /* ---- passes and grids -------------------------------------------------------------------------- */
 
+static int64_t value_of(const void *spec, const char *key) {
+    return smelt__spec_get(spec, key);
+}
+
 const struct smelt__args_table *smelt__pass_table(const struct smelt__pass *pass,
                                                   const struct smelt__spec *spec) {
-    return pass->tables + (pass->table_of ? pass->table_of(spec) : 0);
+    return pass->tables + smelt__table_number(pass->tables, value_of, spec);
 }
 
 int64_t smelt__spec_extent(const struct smelt__symbol *symbol, const struct smelt__spec *spec) {

@@ -46,10 +46,9 @@ struct smelt__call {
 struct smelt__pass {
     unsigned pass;
     const char *call; /* the public function: "smelt_sparse_attn_forward" */
-    /* The table of its args struct; or several, of which table_of returns the number of a spec's. The first
+    /* The table of its args struct; or several, of which a spec has one (struct smelt__table_key). The first
      * one describes the operator where no spec is given. */
     const struct smelt__args_table *tables;
-    int (*table_of)(const struct smelt__spec *spec);
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
     /* Checks what the tables cannot say, calls smelt__call_check, and launches. The context is

@@ -52,12 +52,6 @@ static smelt_status launch(struct smelt__call *call) {
     return smelt__indexer_bwd_launch(&chain);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_bwd_table_number((int)smelt__spec_get(spec, "weights_dtype"),
-                                           (int)smelt__spec_get(spec, "granularity"));
-}
-
 SMELT__OPERATOR(indexer_bwd, backward, BACKWARD, struct smelt__indexer_bwd, prepare,
-                .tables = smelt__indexer_bwd_table, .table_of = table_of, .workspace = workspace,
-                .launch = launch)
+                .tables = smelt__indexer_bwd_table, .workspace = workspace, .launch = launch)
 SMELT__ASK(indexer_bwd, backward, BACKWARD, smelt_indexer_bwd_args)

@@ -51,14 +51,10 @@ enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_BWD_ARGS_INIT", limit, SMELT__SYMBOLS,                          \
                     smelt__indexer_bwd_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
+            SMELT__TABLE_BY({"weights_dtype", 0, 2, NULL}, {"granularity", 1, 1, NULL}),           \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 static const struct smelt__args_table smelt__indexer_bwd_table[] = {
     TABLE(FP32, OF(WIDTH)), TABLE(FP32, OF(N)), TABLE(BF16, OF(WIDTH)), TABLE(BF16, OF(N))};
-
-/* The number of a spec's table. `bf16`: 1 with weights of bf16. */
-static inline int smelt__indexer_bwd_table_number(int bf16, int granularity) {
-    return (bf16 ? 2 : 0) + (granularity > 1 ? 1 : 0);
-}
 
 #include "ops/args_table_end.h"

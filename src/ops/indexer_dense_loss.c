@@ -515,12 +515,6 @@ static smelt_status launch(struct smelt__call *call) {
     return launch_chunks(&chain);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_dense_loss_table_number((int)smelt__spec_get(spec, "weights_dtype"),
-                                                  (int)smelt__spec_get(spec, "groups"));
-}
-
 SMELT__OPERATOR(indexer_dense_loss, forward, FORWARD, struct dense_loss, prepare,
-                .tables = smelt__indexer_dense_loss_table, .table_of = table_of,
-                .workspace = workspace, .launch = launch)
+                .tables = smelt__indexer_dense_loss_table, .workspace = workspace, .launch = launch)
 SMELT__ASK(indexer_dense_loss, forward, FORWARD, smelt_indexer_dense_loss_args)

@@ -65,16 +65,12 @@ enum smelt__indexer_dense_loss_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_DENSE_LOSS_ARGS_INIT", causal_limit, SMELT__SYMBOLS,            \
                     smelt__indexer_dense_loss_scalars, SMELT__ROWS(__VA_ARGS__)),                  \
+            SMELT__TABLE_BY({"weights_dtype", 0, 1, NULL}, {"groups", 1, 2, NULL}),                \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
 /* With groups=1 nothing has the dimension G. */
 static const struct smelt__args_table smelt__indexer_dense_loss_table[] = {
     TABLE(FP32, OF(T)), TABLE(BF16, OF(T)), TABLE(FP32, OF(T), OF(G)), TABLE(BF16, OF(T), OF(G))};
-
-/* The number of a spec's table; bf16: its weights_dtype. */
-static inline int smelt__indexer_dense_loss_table_number(int bf16, int groups) {
-    return bf16 + (groups > 1 ? 2 : 0);
-}
 
 #include "ops/args_table_end.h"

@@ -27,12 +27,5 @@ static smelt_status launch(struct smelt__call *call) {
                                         &(const struct smelt__indexer_chain){0}, call->stream);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_logits_table_number(
-        (int)smelt__spec_get(spec, "dtype"), (int)smelt__spec_get(spec, "weights_dtype"),
-        (int)smelt__spec_get(spec, "groups"), (int)smelt__spec_get(spec, "block_max"),
-        (int)smelt__spec_get(spec, "candidate_block"));
-}
-
 SMELT__OPERATOR(indexer_logits, forward, FORWARD, struct indexer_logits, prepare,
-                .tables = smelt__indexer_logits_table, .table_of = table_of, .launch = launch)
+                .tables = smelt__indexer_logits_table, .launch = launch)

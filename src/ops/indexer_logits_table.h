@@ -55,7 +55,11 @@ enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, 0, OF(T))
 #define TABLE(symbols, ...)                                                                        \
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_LOGITS_ARGS_INIT", candidates, smelt__indexer_logits_##symbols, \
-                    smelt__indexer_logits_scalars, SMELT__ROWS(__VA_ARGS__))                       \
+                    smelt__indexer_logits_scalars, SMELT__ROWS(__VA_ARGS__)),                      \
+            SMELT__TABLE_BY({"weights_dtype", 0, 12, NULL}, {"dtype", 0, 6, NULL},                 \
+                            {"candidate_block", 0, 4, NULL},                                       \
+                            {"block_max", 1, 2, .unless = "candidate_block"},                      \
+                            {"groups", 1, 1, NULL})                                                \
     }
 
 #define TABLES(q, weights)                                                                         \
@@ -68,12 +72,5 @@ enum smelt__indexer_logits_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, 0, OF(T))
 
 static const struct smelt__args_table smelt__indexer_logits_table[] = {
     TABLES(BF16, FP32), TABLES(E4M3, FP32), TABLES(BF16, BF16), TABLES(E4M3, BF16)};
-
-/* The number of a spec's table. `fp8`: 1 with e4m3; `bf16`: 1 with weights of bf16. */
-static inline int smelt__indexer_logits_table_number(int fp8, int bf16, int groups, int block_max,
-                                                     int candidate_block) {
-    const int form = candidate_block > 0 ? 4 : block_max > 1 ? 2 : 0;
-    return (bf16 ? 12 : 0) + (fp8 ? 6 : 0) + form + (groups > 1 ? 1 : 0);
-}
 
 #include "ops/args_table_end.h"

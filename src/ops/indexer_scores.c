@@ -48,10 +48,5 @@ static smelt_status launch(struct smelt__call *call) {
                               &params);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_scores_table_number((int)smelt__spec_get(spec, "weights_dtype"),
-                                              (int)smelt__spec_get(spec, "granularity"));
-}
-
 SMELT__OPERATOR(indexer_scores, forward, FORWARD, smelt_operator, NULL,
-                .tables = smelt__indexer_scores_table, .table_of = table_of, .launch = launch)
+                .tables = smelt__indexer_scores_table, .launch = launch)

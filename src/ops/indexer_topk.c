@@ -265,14 +265,6 @@ static smelt_status launch(struct smelt__call *call) {
     return launch_chunks(made, args, &chunks, call->stream);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__indexer_topk_table_number(smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
-                                            (int)smelt__spec_get(spec, "weights_dtype"),
-                                            (int)smelt__spec_get(spec, "groups"),
-                                            (int)smelt__spec_get(spec, "expand"));
-}
-
 SMELT__OPERATOR(indexer_topk, forward, FORWARD, struct indexer_topk, prepare,
-                .tables = smelt__indexer_topk_table, .table_of = table_of, .workspace = workspace,
-                .launch = launch)
+                .tables = smelt__indexer_topk_table, .workspace = workspace, .launch = launch)
 SMELT__ASK(indexer_topk, forward, FORWARD, smelt_indexer_topk_args)

@@ -61,6 +61,8 @@ enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T
     {                                                                                              \
         SMELT__ARGS("SMELT_INDEXER_TOPK_ARGS_INIT", causal_limit, SMELT__SYMBOLS,                  \
                     smelt__indexer_topk_scalars, SMELT__ROWS(__VA_ARGS__)),                        \
+            SMELT__TABLE_BY({"weights_dtype", 0, 8, NULL}, {"dtype", 0, 4, NULL},                  \
+                            {"expand", 1, 2, NULL}, {"groups", 1, 1, NULL}),                       \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
@@ -70,10 +72,5 @@ enum smelt__indexer_topk_tensor { TENSORS(SMELT__NUMBER, BF16, FP32, OF(T), OF(T
 
 static const struct smelt__args_table smelt__indexer_topk_table[] = {
     TABLES(BF16, FP32), TABLES(E4M3, FP32), TABLES(BF16, BF16), TABLES(E4M3, BF16)};
-
-/* The number of a spec's table. `fp8`: 1 with e4m3; `bf16`: 1 with weights of bf16. */
-static inline int smelt__indexer_topk_table_number(int fp8, int bf16, int groups, int expand) {
-    return (bf16 ? 8 : 0) + (fp8 ? 4 : 0) + (expand > 1 ? 2 : 0) + (groups > 1 ? 1 : 0);
-}
 
 #include "ops/args_table_end.h"

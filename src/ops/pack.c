@@ -3,6 +3,15 @@
 
 #include "ops/args_table.h"
 
+int smelt__table_number(const struct smelt__args_table *tables,
+                        int64_t (*value)(const void *spec, const char *key), const void *spec) {
+    int number = 0;
+    for (const struct smelt__table_key *by = tables->by; by && by->key; by++)
+        if (value(spec, by->key) > by->above && !(by->unless && value(spec, by->unless) > 0))
+            number += by->step;
+    return number;
+}
+
 void smelt__args_extents(const struct smelt__args_table *table, const void *args,
                          int64_t *extents) {
     for (int i = 0; i < table->symbol_count; i++) {

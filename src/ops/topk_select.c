@@ -80,13 +80,6 @@ static smelt_status launch(struct smelt__call *call) {
                               args->workspace, call->stream);
 }
 
-static int table_of(const struct smelt__spec *spec) {
-    return smelt__topk_select_table_number((int)smelt__spec_get(spec, "dtype"),
-                                           (int)smelt__spec_get(spec, "groups"),
-                                           (int)smelt__spec_get(spec, "expand"));
-}
-
 SMELT__OPERATOR(topk_select, forward, FORWARD, struct topk_select, prepare,
-                .tables = smelt__topk_select_table, .table_of = table_of, .workspace = workspace,
-                .launch = launch)
+                .tables = smelt__topk_select_table, .workspace = workspace, .launch = launch)
 SMELT__ASK(topk_select, forward, FORWARD, smelt_topk_select_args)

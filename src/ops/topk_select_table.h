@@ -45,6 +45,8 @@ enum smelt__topk_select_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T), OF(T)) };
     {                                                                                              \
         SMELT__ARGS("SMELT_TOPK_SELECT_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,                \
                     smelt__topk_select_scalars, SMELT__ROWS(__VA_ARGS__)),                         \
+            SMELT__TABLE_BY({"dtype", 0, 1, NULL}, {"groups", 1, 2, NULL},                         \
+                            {"expand", 1, 4, NULL}),                                               \
             SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT)                                           \
     }
 
@@ -58,10 +60,5 @@ static const struct smelt__args_table smelt__topk_select_table[] = {
     TABLE(FP32, OF(WIDTH), OF(T), OF(G)),
     TABLE(BF16, OF(WIDTH), OF(T), OF(G)),
 };
-
-/* The number of a spec's table. */
-static inline int smelt__topk_select_table_number(int bf16, int groups, int expand) {
-    return (bf16 ? 1 : 0) + (groups > 1 ? 2 : 0) + (expand > 1 ? 4 : 0);
-}
 
 #include "ops/args_table_end.h"
