@@ -126,9 +126,14 @@ void smelt__out_judge(const struct smelt__problem *problem, int64_t compared,
 /* The metrics of rows of gradients. */
 enum { SMELT__GRAD_SCORE = SMELT__GRAD_METRICS, SMELT__GRAD_SCORE_METRICS };
 
-#define SMELT__GRAD_SCORE_ROWS(name, outputs)                                                      \
-    SMELT__GRAD_METRIC_ROWS(name, outputs), [SMELT__GRAD_SCORE] = {"",      "largest_score", NULL, \
-                                                                   "score", SMELT__LARGEST,  0}
+/* Metrics and rules for a gradient named `name` in a set of outputs; `nothing`: a row without any contribution. */
+#define SMELT__GRAD_JUDGED(name, outputs, nothing)                                                 \
+    SMELT__METRIC_ROWS(                                                                            \
+        SMELT__GRAD_METRIC_ROWS(name, outputs), [SMELT__GRAD_SCORE] = {"", "largest_score", NULL,  \
+                                                                       "score", SMELT__LARGEST,    \
+                                                                       0}),                        \
+        SMELT__RULE_ROWS(SMELT__GRAD_RULE_ROWS(name, outputs, nothing)),                           \
+        .judge = smelt__grad_score_judge
 
 void smelt__grad_score_judge(const struct smelt__problem *problem, int64_t compared,
                              struct smelt__metric_result *results);
@@ -151,42 +156,35 @@ void smelt__dk_compare(const struct smelt__placed *placed, const void *prepared,
                        struct smelt__finding *finding);
 void smelt__dv_compare(const struct smelt__placed *placed, const void *prepared, int64_t key,
                        struct smelt__finding *finding);
-#define SMELT__DQ_COMPARISON(metrics_, rules_, B, T)                                               \
+#define SMELT__DQ_COMPARISON(dq, nothing, B, T)                                                    \
     {                                                                                              \
-        SMELT__UNITS("query", "head", B, T), SMELT__METRICS(metrics_), SMELT__RULES(rules_),       \
-            .wanted = smelt__query_is_computed, .compare = smelt__dq_compare,                      \
-            .judge = smelt__grad_score_judge                                                       \
+        SMELT__UNITS("query", "head", B, T), SMELT__GRAD_JUDGED("dq", dq, nothing),                \
+            .wanted = smelt__query_is_computed, .compare = smelt__dq_compare                       \
     }
-/* `which`: dk or dv; `...`: the extents that number keys. */
-#define SMELT__KEY_COMPARISON(which, metrics_, rules_, ...)                                        \
+/* `which`: dk or dv; `name`: the tensor's; `...`: the extents that number keys. */
+#define SMELT__KEY_COMPARISON(which, name, outputs, nothing, ...)                                  \
     {                                                                                              \
-        SMELT__UNITS("key", "part", __VA_ARGS__), SMELT__METRICS(metrics_), SMELT__RULES(rules_),  \
+        SMELT__UNITS("key", "part", __VA_ARGS__), SMELT__GRAD_JUDGED(name, outputs, nothing),      \
             .choose = smelt__##which##_choose, .prepare = smelt__listed_queries, .release = free,  \
-            .compare = smelt__##which##_compare, .judge = smelt__grad_score_judge                  \
+            .compare = smelt__##which##_compare                                                    \
     }
 
-/* dsink, by head: the comparison's metrics, rules and bars. */
-#define SMELT__DSINK_METRIC(dsink)                                                                 \
-    {                                                                                              \
-        {                                                                                          \
-            "relative_error", "dsink", "dsink", "error of dsink, relative to its terms,",          \
-                SMELT__LARGEST, dsink                                                              \
-        }                                                                                          \
-    }
+/* dsink, by head. */
 enum { SMELT__DSINK_FINITE, SMELT__DSINK_UNUSED };
-#define SMELT__DSINK_RULE_ROWS(dsink)                                                              \
-    {                                                                                              \
-        [SMELT__DSINK_FINITE] = {"dsink_finite", dsink, "dsink is NaN, infinite or not written"},  \
-        [SMELT__DSINK_UNUSED] = {"unused_sink", dsink,                                             \
-                                 "dsink of a head whose sink takes nothing is not 0"},             \
-    }
 int64_t smelt__dsink_count(const struct smelt__problem *problem);
 void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepared, int64_t head,
                           struct smelt__finding *finding);
 /* The bar: the rounding error of an fp32 sum, relative to its terms' sizes and those of each delta. */
-#define SMELT__DSINK_COMPARISON(metrics_, rules_)                                                  \
+#define SMELT__DSINK_COMPARISON(dsink)                                                             \
     {                                                                                              \
-        .unit = "head", .part = "part", SMELT__METRICS(metrics_), SMELT__RULES(rules_),            \
+        .unit = "head", .part = "part",                                                            \
+        SMELT__METRIC_ROWS({"relative_error", "dsink", "dsink",                                    \
+                            "error of dsink, relative to its terms,", SMELT__LARGEST, dsink}),     \
+        SMELT__RULE_ROWS([SMELT__DSINK_FINITE] = {"dsink_finite", dsink,                           \
+                                                  "dsink is NaN, infinite or not written"},        \
+                         [SMELT__DSINK_UNUSED] = {"unused_sink", dsink,                            \
+                                                  "dsink of a head whose sink takes nothing is "   \
+                                                  "not 0"}),                                       \
         .count = smelt__dsink_count, .prepare = smelt__listed_queries, .release = free,            \
         .compare = smelt__dsink_compare, .bars = {                                                 \
             2e-5                                                                                   \
@@ -198,30 +196,28 @@ void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepar
 enum { SMELT__TARGET_RELATIVE, SMELT__TARGET_SCORE, SMELT__TARGET_METRICS };
 enum { SMELT__TARGET_NUMBER, SMELT__TARGET_MASKED, SMELT__TARGET_RULES };
 
-/* The metrics and rules for a set of outputs; `whose`: what messages call a slot's row. */
-#define SMELT__TARGET_METRIC_ROWS(outputs, whose)                                                  \
-    [SMELT__TARGET_RELATIVE] = {"relative_error",                                                  \
-                                "target",                                                          \
-                                "target, relative",                                                \
-                                "error of a slot, relative to the " whose "'s sum,",               \
-                                SMELT__LARGEST,                                                    \
-                                outputs},                                                          \
-    [SMELT__TARGET_SCORE] = {"", "largest_score", NULL, "score", SMELT__LARGEST, 0}
-#define SMELT__TARGET_RULE_ROWS(outputs)                                                           \
-    [SMELT__TARGET_NUMBER] = {"number", outputs,                                                   \
-                              "a slot's target is NaN, infinite, negative or not written"},        \
-    [SMELT__TARGET_MASKED] = {"masked_slot", outputs, "the target of a masked slot is not 0"}
-
 int64_t smelt__target_count(const struct smelt__problem *problem);
 int smelt__target_is_computed(const struct smelt__problem *problem, int64_t unit);
 void smelt__target_compare(const struct smelt__placed *placed, const void *prepared, int64_t unit,
                            struct smelt__finding *finding);
 void smelt__target_judge(const struct smelt__problem *problem, int64_t compared,
                          struct smelt__metric_result *results);
-/* `unit_`: what messages call a list. */
-#define SMELT__TARGET_COMPARISON(unit_, metrics_, rules_)                                          \
+/* `target`: the set of outputs; `list`: what messages call a list. */
+#define SMELT__TARGET_COMPARISON(target, list)                                                     \
     {                                                                                              \
-        .unit = (unit_), .part = "slot", .count = smelt__target_count, SMELT__METRICS(metrics_),   \
-        SMELT__RULES(rules_), .wanted = smelt__target_is_computed,                                 \
-        .compare = smelt__target_compare, .judge = smelt__target_judge                             \
+        .unit = (list), .part = "slot", .count = smelt__target_count,                              \
+        SMELT__METRIC_ROWS([SMELT__TARGET_RELATIVE] = {"relative_error", "target",                 \
+                                                       "target, relative",                         \
+                                                       "error of a slot, relative to the " list    \
+                                                       "'s sum,",                                  \
+                                                       SMELT__LARGEST, target},                    \
+                           [SMELT__TARGET_SCORE] = {"", "largest_score", NULL, "score",            \
+                                                    SMELT__LARGEST, 0}),                           \
+        SMELT__RULE_ROWS([SMELT__TARGET_NUMBER] =                                                  \
+                             {"number", target,                                                    \
+                              "a slot's target is NaN, infinite, negative or not written"},        \
+                         [SMELT__TARGET_MASKED] = {"masked_slot", target,                          \
+                                                   "the target of a masked slot is not 0"}),       \
+        .wanted = smelt__target_is_computed, .compare = smelt__target_compare,                     \
+        .judge = smelt__target_judge                                                               \
     }

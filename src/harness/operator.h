@@ -140,6 +140,14 @@ struct smelt__comparison {
 #define SMELT__UNITS(name, part_name, ...)                                                         \
     .unit = (name), .part = (part_name),                                                           \
     .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .symbols = {__VA_ARGS__}
+/* Arrays of a comparison, by name or row by row. */
+#define SMELT__METRIC_ROWS(...)                                                                    \
+    .metrics = (const struct smelt__metric[]){__VA_ARGS__},                                        \
+    .metric_count =                                                                                \
+        sizeof((const struct smelt__metric[]){__VA_ARGS__}) / sizeof(struct smelt__metric)
+#define SMELT__RULE_ROWS(...)                                                                      \
+    .rules = (const struct smelt__rule[]){__VA_ARGS__},                                            \
+    .rule_count = sizeof((const struct smelt__rule[]){__VA_ARGS__}) / sizeof(struct smelt__rule)
 #define SMELT__METRICS(list) .metrics = (list), .metric_count = sizeof(list) / sizeof *(list)
 #define SMELT__RULES(list) .rules = (list), .rule_count = sizeof(list) / sizeof *(list)
 

@@ -34,30 +34,21 @@ static const struct smelt__metric metrics[SMELT__OUT_METRICS + 1] = {
     [SMELT__OUT_MAX_LOGITS] = {"max_abs_error", "max_logits", NULL, "error of max_logits",
                                SMELT__LARGEST, SMELT__OF(TENSOR(MAX_LOGITS))},
 };
-static const struct smelt__metric dq_metrics[SMELT__GRAD_SCORE_METRICS] = {
-    SMELT__GRAD_SCORE_ROWS("dq", DQ)};
-static const struct smelt__metric dkv_metrics[SMELT__GRAD_SCORE_METRICS] = {
-    SMELT__GRAD_SCORE_ROWS("dkv", DKV)};
-static const struct smelt__metric dsink_metrics[] = SMELT__DSINK_METRIC(DSINK);
-
 static const struct smelt__rule rules[SMELT__OUT_RULES + 1] = {
     SMELT__OUT_RULE_ROWS(OUT, "slot"),
     [SMELT__OUT_SINGLE] = {"single_slot", OUT,
                            "out of a query with one valid slot is not that row's value"},
 };
-static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid slot, or without weight, is not 0")};
-static const struct smelt__rule dkv_rules[SMELT__GRAD_RULES] = {SMELT__GRAD_RULE_ROWS(
-    "dkv", DKV, "a row that no query selects, or without weight, is not 0 or its previous value")};
-static const struct smelt__rule dsink_rules[] = SMELT__DSINK_RULE_ROWS(DSINK);
+#define UNNAMED "a row that no query selects, or without weight, is not 0 or its previous value"
 
 static const struct smelt__comparison comparisons[] = {
     SMELT__OUT_COMPARISON(metrics, rules, TENSOR(B), TENSOR(T)),
 };
 static const struct smelt__comparison grad_comparisons[] = {
-    SMELT__DQ_COMPARISON(dq_metrics, dq_rules, TENSOR(B), TENSOR(T)),
-    SMELT__KEY_COMPARISON(dk, dkv_metrics, dkv_rules, TENSOR(B), TENSOR(S)),
-    SMELT__DSINK_COMPARISON(dsink_metrics, dsink_rules),
+    SMELT__DQ_COMPARISON(DQ, "a query without a valid slot, or without weight, is not 0", TENSOR(B),
+                         TENSOR(T)),
+    SMELT__KEY_COMPARISON(dk, "dkv", DKV, UNNAMED, TENSOR(B), TENSOR(S)),
+    SMELT__DSINK_COMPARISON(DSINK),
 };
 
 /* ---- the shapes that other libraries' kernels are compared at: FlashMLA's forward and 8, 16, 32

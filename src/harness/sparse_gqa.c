@@ -20,32 +20,17 @@ static const char *const options[] = {"width", "valid", "documents",   "lists", 
 
 static const struct smelt__metric metrics[SMELT__OUT_METRICS] = {
     SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE)))};
-static const struct smelt__metric dq_metrics[SMELT__GRAD_SCORE_METRICS] = {
-    SMELT__GRAD_SCORE_ROWS("dq", DQ)};
-static const struct smelt__metric dk_metrics[SMELT__GRAD_SCORE_METRICS] = {
-    SMELT__GRAD_SCORE_ROWS("dk", DK)};
-static const struct smelt__metric dv_metrics[SMELT__GRAD_SCORE_METRICS] = {
-    SMELT__GRAD_SCORE_ROWS("dv", DV)};
-static const struct smelt__metric dsink_metrics[] = SMELT__DSINK_METRIC(DSINK);
-
 #define UNNAMED "a row that no query names, or without weight, is not 0 or its previous value"
 static const struct smelt__rule rules[SMELT__OUT_RULES] = {SMELT__OUT_RULE_ROWS(OUT, "row")};
-static const struct smelt__rule dq_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dq", DQ, "a query without a valid row, or without weight, is not 0")};
-static const struct smelt__rule dk_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dk", DK, UNNAMED)};
-static const struct smelt__rule dv_rules[SMELT__GRAD_RULES] = {
-    SMELT__GRAD_RULE_ROWS("dv", DV, UNNAMED)};
-static const struct smelt__rule dsink_rules[] = SMELT__DSINK_RULE_ROWS(DSINK);
-
 static const struct smelt__comparison comparisons[] = {
     SMELT__OUT_COMPARISON(metrics, rules, TENSOR(B), TENSOR(T)),
 };
 static const struct smelt__comparison grad_comparisons[] = {
-    SMELT__DQ_COMPARISON(dq_metrics, dq_rules, TENSOR(B), TENSOR(T)),
-    SMELT__KEY_COMPARISON(dk, dk_metrics, dk_rules, TENSOR(B), TENSOR(S), TENSOR(HKV)),
-    SMELT__KEY_COMPARISON(dv, dv_metrics, dv_rules, TENSOR(B), TENSOR(S), TENSOR(HKV)),
-    SMELT__DSINK_COMPARISON(dsink_metrics, dsink_rules),
+    SMELT__DQ_COMPARISON(DQ, "a query without a valid row, or without weight, is not 0", TENSOR(B),
+                         TENSOR(T)),
+    SMELT__KEY_COMPARISON(dk, "dk", DK, UNNAMED, TENSOR(B), TENSOR(S), TENSOR(HKV)),
+    SMELT__KEY_COMPARISON(dv, "dv", DV, UNNAMED, TENSOR(B), TENSOR(S), TENSOR(HKV)),
+    SMELT__DSINK_COMPARISON(DSINK),
 };
 
 /* ---- the row --------------------------------------------------------------------------------- */

@@ -8,10 +8,7 @@
 static const char *const options[] = {"width", "valid", "documents",   "lists", "query-list",
                                       "scale", "spiky", "topk-length", NULL};
 
-static const struct smelt__metric metrics[] = {SMELT__TARGET_METRIC_ROWS(TARGET, "list")};
-static const struct smelt__rule rules[] = {SMELT__TARGET_RULE_ROWS(TARGET)};
-static const struct smelt__comparison comparisons[] = {
-    SMELT__TARGET_COMPARISON("list", metrics, rules)};
+static const struct smelt__comparison comparisons[] = {SMELT__TARGET_COMPARISON(TARGET, "list")};
 
 static const struct smelt__harness_key keys[] = {
     SMELT__SPEC_KEY(attention, heads),       SMELT__SPEC_KEY(attention, kv_heads),

@@ -132,6 +132,33 @@ struct smelt__args_table {
 #define SMELT__NUMBER(name, ...) OF(name),
 #define SMELT__GRAD_NUMBER(name, ...) OF(GRAD_##name),
 #define SMELT__ROW(name, ...) {__VA_ARGS__},
+/* Rows that several tables have. Extents, numbers and the query list of attention over lists; `most`: slots of a
+ * list with buckets, else topk. */
+#define SMELT__LISTS_EXTENTS(ROW)                                                                  \
+    ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
+    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
+    ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
+    ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
+    ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
+    ROW(ONE, SMELT__ONE_ELEMENT)
+#define SMELT__LISTS_NUMBERS(most)                                                                 \
+    {SMELT__SCALAR(batches, INT64, 0, INT32_MAX), .zero = 1},                                      \
+        {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)}, {SMELT__SCALAR(rows, INT64, 0, INT32_MAX)},  \
+        {SMELT__SCALAR(width, INT64, 1, most), .most_key = "topk", .unless = "buckets"},           \
+        {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},                                  \
+        {SMELT__SCALAR(query_capacity, INT64, 0, INT32_MAX)}, {                                    \
+        SMELT__SCALAR(scale, FLOAT, 0, 0)                                                          \
+    }
+#define SMELT__QUERY_LIST(ROW, listed, one)                                                        \
+    ROW(QUERIES, SMELT__TENSOR(queries, INT32, INPUT, listed), .optional = 1)                      \
+    ROW(QUERY_COUNT, SMELT__TENSOR(query_count, INT32, INPUT, one), .optional = 1)
+/* A gradient by keys in one of three forms: bf16, fp32, or added to fp32. `...`: its shape. */
+#define SMELT__KEY_GRADS(ROW, NAME, name, number, ...)                                             \
+    ROW(NAME, SMELT__TENSOR(name, BF16, OUTPUT, __VA_ARGS__), .whole_rows = 1, .one_of = number)   \
+    ROW(NAME##_FP32, SMELT__TENSOR(name##_fp32, FP32, OUTPUT, __VA_ARGS__), .whole_rows = 1,       \
+        .one_of = number)                                                                          \
+    ROW(NAME##_SUM, SMELT__TENSOR(name##_sum, FP32, ACCUMULATED, __VA_ARGS__), .whole_rows = 1,    \
+        .one_of = number)
 /* Arrays made of a file's lists: SYMBOLS, and TENSORS with these arguments. */
 #define SMELT__SYMBOLS ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW)})
 #define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})

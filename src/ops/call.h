@@ -109,16 +109,22 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
         return smelt__operator_ask(op, &smelt__##stem##_type, SMELT_PASS_##PASS, args, bytes);     \
     }
 
-/* The type of an operator with one pass, and its call. `handle`: the struct that begins with
- * smelt_operator; `prepare_` may be NULL; then the fields of the pass. */
-#define SMELT__OPERATOR(stem, verb, PASS, handle, prepare_, ...)                                   \
-    static const struct smelt__pass passes[] = {                                                   \
-        {.pass = SMELT_PASS_##PASS, .call = "smelt_" #stem "_" #verb, __VA_ARGS__}};               \
+/* A pass of an operator, with further fields; the type of an operator that has an array `passes`. */
+#define SMELT__PASS(stem, verb, PASS, ...)                                                         \
+    { .pass = SMELT_PASS_##PASS, .call = "smelt_" #stem "_" #verb, __VA_ARGS__ }
+#define SMELT__TYPE(stem, handle, prepare_)                                                        \
     const struct smelt__operator_type smelt__##stem##_type = {.family = &smelt__##stem,            \
                                                               .bytes = sizeof(handle),             \
                                                               .prepare = prepare_,                 \
                                                               .passes = passes,                    \
-                                                              .pass_count = 1};                    \
+                                                              .pass_count =                        \
+                                                                  sizeof passes / sizeof *passes};
+
+/* The type of an operator with one pass, and its call. `handle`: the struct that begins with
+ * smelt_operator; `prepare_` may be NULL; then the fields of the pass. */
+#define SMELT__OPERATOR(stem, verb, PASS, handle, prepare_, ...)                                   \
+    static const struct smelt__pass passes[] = {SMELT__PASS(stem, verb, PASS, __VA_ARGS__)};       \
+    SMELT__TYPE(stem, handle, prepare_)                                                            \
     SMELT__CALL(stem, verb, PASS, smelt_##stem##_args)
 
 /* For a pass's launch: checks the tensors, and the workspace of `needed` bytes. `others`: further

@@ -38,10 +38,7 @@ static const struct smelt__scalar_row smelt__indexer_bwd_scalars[] = {
     ROW(GRAD, SMELT__TENSOR(grad, FP32, INPUT, OF(T), slots))                                      \
     ROW(DQ, SMELT__TENSOR(dq, BF16, OUTPUT, OF(T), OF(H), OF(D)), .whole_rows = 1)                 \
     ROW(DWEIGHTS, SMELT__TENSOR(dweights, type, OUTPUT, OF(T), OF(H)))                             \
-    ROW(DK, SMELT__TENSOR(dk, BF16, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1)           \
-    ROW(DK_FP32, SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(S), OF(D)), .whole_rows = 1, .one_of = 1) \
-    ROW(DK_SUM, SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(S), OF(D)), .whole_rows = 1,           \
-        .one_of = 1)                                                                               \
+    SMELT__KEY_GRADS(ROW, DK, dk, 1, OF(S), OF(D))                                                 \
     ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(T), OF(ONE)), .optional = 1)
 
 enum smelt__indexer_bwd_tensor { TENSORS(SMELT__NUMBER, FP32, OF(T)) };

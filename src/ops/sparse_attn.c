@@ -131,26 +131,13 @@ static smelt_status launch_backward(struct smelt__call *call) {
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_sparse_attn_forward",
-     .tables = &smelt__sparse_attn_table,
-     .workspace = workspace,
-     .launch = launch},
-    {.pass = SMELT_PASS_BACKWARD,
-     .call = "smelt_sparse_attn_backward",
-     .tables = &smelt__sparse_attn_grad_table,
-     .workspace = backward_workspace,
-     .launch = launch_backward},
+    SMELT__PASS(sparse_attn, forward, FORWARD, .tables = &smelt__sparse_attn_table,
+                .workspace = workspace, .launch = launch),
+    SMELT__PASS(sparse_attn, backward, BACKWARD, .tables = &smelt__sparse_attn_grad_table,
+                .workspace = backward_workspace, .launch = launch_backward),
 };
 
-const struct smelt__operator_type smelt__sparse_attn_type = {
-    .family = &smelt__sparse_attn,
-    .bytes = sizeof(struct sparse_attn),
-    .prepare = prepare,
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof *passes,
-};
-
+SMELT__TYPE(sparse_attn, struct sparse_attn, prepare)
 SMELT__CALL(sparse_attn, forward, FORWARD, smelt_sparse_attn_args)
 SMELT__ASK(sparse_attn, forward, FORWARD, smelt_sparse_attn_args)
 SMELT__CALL(sparse_attn, backward, BACKWARD, smelt_sparse_attn_grad_args)

@@ -16,15 +16,10 @@ enum {
 /* The rows that sparse_scores has, too: extents, and inputs of all passes, with the same numbers. The
  * kernels keep the step between KV rows in 32 bits. */
 #define SMELT__SPARSE_ATTN_EXTENTS(ROW)                                                            \
-    ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
-    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
-    ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
+    SMELT__LISTS_EXTENTS(ROW)                                                                      \
     ROW(H, SMELT__BY_KEY("H", "head", "heads"))                                                    \
     ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
-    ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))                                                  \
-    ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
-    ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
-    ROW(ONE, SMELT__ONE_ELEMENT)
+    ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))
 #define SMELT__SPARSE_ATTN_INPUTS(ROW)                                                             \
     ROW(Q,                                                                                         \
         SMELT__TENSOR(q, BF16, INPUT, SMELT__SPARSE_ATTN_OF(B), SMELT__SPARSE_ATTN_OF(T),          \
@@ -41,19 +36,8 @@ enum {
                       SMELT__SPARSE_ATTN_OF(T), SMELT__SPARSE_ATTN_OF(ONE)),                       \
         .optional = 1)                                                                             \
     ROW(SINK, SMELT__TENSOR(sink, FP32, INPUT, SMELT__SPARSE_ATTN_OF(H)), .key = "sink")           \
-    ROW(QUERIES, SMELT__TENSOR(queries, INT32, INPUT, SMELT__SPARSE_ATTN_OF(LISTED)),              \
-        .optional = 1)                                                                             \
-    ROW(QUERY_COUNT, SMELT__TENSOR(query_count, INT32, INPUT, SMELT__SPARSE_ATTN_OF(ONE)),         \
-        .optional = 1)
-#define SMELT__SPARSE_ATTN_NUMBERS                                                                 \
-    {SMELT__SCALAR(batches, INT64, 0, INT32_MAX), .zero = 1},                                      \
-        {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)}, {SMELT__SCALAR(rows, INT64, 0, INT32_MAX)},  \
-        {SMELT__SCALAR(width, INT64, 1, SMELT__PARTITION_MOST_SLOTS), .most_key = "topk",          \
-         .unless = "buckets"},                                                                     \
-        {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},                                  \
-        {SMELT__SCALAR(query_capacity, INT64, 0, INT32_MAX)}, {                                    \
-        SMELT__SCALAR(scale, FLOAT, 0, 0)                                                          \
-    }
+    SMELT__QUERY_LIST(ROW, SMELT__SPARSE_ATTN_OF(LISTED), SMELT__SPARSE_ATTN_OF(ONE))
+#define SMELT__SPARSE_ATTN_NUMBERS SMELT__LISTS_NUMBERS(SMELT__PARTITION_MOST_SLOTS)
 
 #define OF SMELT__SPARSE_ATTN_OF
 #define ARGS smelt_sparse_attn_args
@@ -94,12 +78,7 @@ static const struct smelt__scalar_row smelt__sparse_attn_grad_scalars[] = {
     ROW(GRAD_OUT, SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(H), OF(DV)),               \
         .whole_rows = 1)                                                                           \
     ROW(DQ, SMELT__TENSOR(dq, BF16, OUTPUT, OF(B), OF(T), OF(H), OF(DQK)), .whole_rows = 1)        \
-    ROW(DKV, SMELT__TENSOR(dkv, BF16, OUTPUT, OF(B), OF(S), OF(DQK)), .whole_rows = 1,             \
-        .one_of = 1)                                                                               \
-    ROW(DKV_FP32, SMELT__TENSOR(dkv_fp32, FP32, OUTPUT, OF(B), OF(S), OF(DQK)), .whole_rows = 1,   \
-        .one_of = 1)                                                                               \
-    ROW(DKV_SUM, SMELT__TENSOR(dkv_sum, FP32, ACCUMULATED, OF(B), OF(S), OF(DQK)),                 \
-        .whole_rows = 1, .one_of = 1)                                                              \
+    SMELT__KEY_GRADS(ROW, DKV, dkv, 1, OF(B), OF(S), OF(DQK))                                      \
     ROW(DSINK, SMELT__TENSOR(dsink, FP32, OUTPUT, OF(H)), .key = "sink", .optional = 1)
 
 enum smelt__sparse_attn_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };

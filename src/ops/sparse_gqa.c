@@ -251,25 +251,14 @@ static smelt_status launch(struct smelt__call *call) {
 /* ---- the operator ---------------------------------------------------------------------------- */
 
 static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_sparse_gqa_forward",
-     .tables = &smelt__sparse_gqa_table,
-     .workspace = workspace,
-     .launch = launch},
-    {.pass = SMELT_PASS_BACKWARD,
-     .call = "smelt_sparse_gqa_backward",
-     .tables = &smelt__sparse_gqa_grad_table,
-     .workspace = smelt__sparse_gqa_backward_workspace,
-     .launch = smelt__sparse_gqa_backward_launch},
+    SMELT__PASS(sparse_gqa, forward, FORWARD, .tables = &smelt__sparse_gqa_table,
+                .workspace = workspace, .launch = launch),
+    SMELT__PASS(sparse_gqa, backward, BACKWARD, .tables = &smelt__sparse_gqa_grad_table,
+                .workspace = smelt__sparse_gqa_backward_workspace,
+                .launch = smelt__sparse_gqa_backward_launch),
 };
 
-const struct smelt__operator_type smelt__sparse_gqa_type = {
-    .family = &smelt__sparse_gqa,
-    .bytes = sizeof(smelt_operator),
-    .passes = passes,
-    .pass_count = sizeof passes / sizeof *passes,
-};
-
+SMELT__TYPE(sparse_gqa, smelt_operator, NULL)
 SMELT__CALL(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)
 SMELT__ASK(sparse_gqa, forward, FORWARD, smelt_sparse_gqa_args)
 SMELT__CALL(sparse_gqa, backward, BACKWARD, smelt_sparse_gqa_grad_args)

@@ -10,28 +10,14 @@
 
 /* sparse_gqa_scores has all extents but the last. G: lists of a query. */
 #define EXTENTS(ROW)                                                                               \
-    ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
-    ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
-    ROW(S, SMELT__BY_ARGS("S", "row", rows))                                                       \
+    SMELT__LISTS_EXTENTS(ROW)                                                                      \
     ROW(HQ, SMELT__BY_KEY("Hq", "head", "heads"))                                                  \
     ROW(HKV, SMELT__BY_KEY("Hkv", "head", "kv_heads"))                                             \
     ROW(DQK, SMELT__BY_KEY("dqk", "element", "dqk"))                                               \
-    ROW(G, SMELT__BY_KEY("G", "list", "kv_heads"), .when = "lists")                                \
-    ROW(WIDTH, SMELT__BY_ARGS("width", "slot", width))                                             \
-    ROW(LISTED, SMELT__BY_ARGS("query_capacity", "entry", query_capacity))                         \
-    ROW(ONE, SMELT__ONE_ELEMENT)
+    ROW(G, SMELT__BY_KEY("G", "list", "kv_heads"), .when = "lists")
 #define SYMBOLS(ROW) EXTENTS(ROW) ROW(DV, SMELT__BY_KEY("dv", "element", "dv"))
 
 enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER) };
-
-#define NUMBERS                                                                                    \
-    {SMELT__SCALAR(batches, INT64, 0, INT32_MAX), .zero = 1},                                      \
-        {SMELT__SCALAR(tokens, INT64, 0, INT32_MAX)}, {SMELT__SCALAR(rows, INT64, 0, INT32_MAX)},  \
-        {SMELT__SCALAR(width, INT64, 1, INT32_MAX), .most_key = "topk"},                           \
-        {SMELT__SCALAR(free_multiprocessors, INT, 0, INT32_MAX)},                                  \
-        {SMELT__SCALAR(query_capacity, INT64, 0, INT32_MAX)}, {                                    \
-        SMELT__SCALAR(scale, FLOAT, 0, 0)                                                          \
-    }
 
 /* What both passes and sparse_gqa_scores read, with the same numbers; `...`: the third row. */
 #define INPUTS(ROW, ...)                                                                           \
@@ -43,13 +29,13 @@ enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER) };
         .optional = 1)                                                                             \
     ROW(LIMIT, SMELT__TENSOR(limit, INT32, INPUT, OF(B), OF(T), OF(ONE)), .optional = 1)           \
     ROW(SINK, SMELT__TENSOR(sink, FP32, INPUT, OF(HQ)), .key = "sink")                             \
-    ROW(QUERIES, SMELT__TENSOR(queries, INT32, INPUT, OF(LISTED)), .optional = 1)                  \
-    ROW(QUERY_COUNT, SMELT__TENSOR(query_count, INT32, INPUT, OF(ONE)), .optional = 1)
+    SMELT__QUERY_LIST(ROW, OF(LISTED), OF(ONE))
 #define VALUES V, SMELT__TENSOR(v, BF16, INPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1
 
 #define ARGS smelt_sparse_gqa_args
 
-static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {NUMBERS};
+static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {
+    SMELT__LISTS_NUMBERS(INT32_MAX)};
 
 #define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
@@ -69,7 +55,8 @@ static const struct smelt__args_table smelt__sparse_gqa_table = {
 /* ---- backward -------------------------------------------------------------------------------- */
 
 #define ARGS smelt_sparse_gqa_grad_args
-static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBERS};
+static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {
+    SMELT__LISTS_NUMBERS(INT32_MAX)};
 
 #define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
@@ -78,18 +65,8 @@ static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {NUMBER
     ROW(GRAD_OUT, SMELT__TENSOR(grad_out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)),              \
         .whole_rows = 1)                                                                           \
     ROW(DQ, SMELT__TENSOR(dq, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DQK)), .whole_rows = 1)       \
-    ROW(DK, SMELT__TENSOR(dk, BF16, OUTPUT, OF(B), OF(S), OF(HKV), OF(DQK)), .whole_rows = 1,      \
-        .one_of = 1)                                                                               \
-    ROW(DK_FP32, SMELT__TENSOR(dk_fp32, FP32, OUTPUT, OF(B), OF(S), OF(HKV), OF(DQK)),             \
-        .whole_rows = 1, .one_of = 1)                                                              \
-    ROW(DK_SUM, SMELT__TENSOR(dk_sum, FP32, ACCUMULATED, OF(B), OF(S), OF(HKV), OF(DQK)),          \
-        .whole_rows = 1, .one_of = 1)                                                              \
-    ROW(DV, SMELT__TENSOR(dv, BF16, OUTPUT, OF(B), OF(S), OF(HKV), OF(DV)), .whole_rows = 1,       \
-        .one_of = 2)                                                                               \
-    ROW(DV_FP32, SMELT__TENSOR(dv_fp32, FP32, OUTPUT, OF(B), OF(S), OF(HKV), OF(DV)),              \
-        .whole_rows = 1, .one_of = 2)                                                              \
-    ROW(DV_SUM, SMELT__TENSOR(dv_sum, FP32, ACCUMULATED, OF(B), OF(S), OF(HKV), OF(DV)),           \
-        .whole_rows = 1, .one_of = 2)                                                              \
+    SMELT__KEY_GRADS(ROW, DK, dk, 1, OF(B), OF(S), OF(HKV), OF(DQK))                               \
+    SMELT__KEY_GRADS(ROW, DV, dv, 2, OF(B), OF(S), OF(HKV), OF(DV))                                \
     ROW(DSINK, SMELT__TENSOR(dsink, FP32, OUTPUT, OF(HQ)), .key = "sink", .optional = 1)
 
 enum smelt__sparse_gqa_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };
@@ -107,7 +84,8 @@ static const struct smelt__args_table smelt__sparse_gqa_grad_table = {
 
 #define ARGS smelt_sparse_gqa_scores_args
 
-static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {NUMBERS};
+static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {
+    SMELT__LISTS_NUMBERS(INT32_MAX)};
 
 #define LSE LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))
 #define TENSORS(ROW, ...)                                                                          \
@@ -126,6 +104,5 @@ static const struct smelt__args_table smelt__sparse_gqa_scores_table = {
 #undef LSE
 #undef VALUES
 #undef EXTENTS
-#undef NUMBERS
 #undef INPUTS
 #include "ops/args_table_end.h"

@@ -39,18 +39,10 @@ static smelt_status backward(struct smelt__call *call) {
 }
 
 static const struct smelt__pass passes[] = {
-    {.pass = SMELT_PASS_FORWARD,
-     .call = "smelt_toy_forward",
-     .tables = &smelt__toy_table,
-     .launch = forward},
-    {.pass = SMELT_PASS_BACKWARD,
-     .call = "smelt_toy_backward",
-     .tables = &smelt__toy_grad_table,
-     .launch = backward},
+    SMELT__PASS(toy, forward, FORWARD, .tables = &smelt__toy_table, .launch = forward),
+    SMELT__PASS(toy, backward, BACKWARD, .tables = &smelt__toy_grad_table, .launch = backward),
 };
 
-const struct smelt__operator_type smelt__toy_type = {
-    .family = &smelt__toy, .bytes = sizeof(smelt_operator), .passes = passes, .pass_count = 2};
-
+SMELT__TYPE(toy, smelt_operator, NULL)
 SMELT__CALL(toy, forward, FORWARD, smelt_toy_args)
 SMELT__CALL(toy, backward, BACKWARD, smelt_toy_grad_args)
