@@ -25,6 +25,16 @@ smelt_status smelt__attention_check_call(const struct smelt__attention_call *cal
     return smelt__attention_check_queries(call);
 }
 
+smelt_status smelt__attention_check_rows(const struct smelt__attention_call *call, int64_t most,
+                                         const char *text, const char *name) {
+    if (call->batches == 0 || call->rows <= most / call->batches)
+        return SMELT_OK;
+    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
+                       "batches = %" PRId64 " times rows = %" PRId64
+                       " exceeds %s, the most rows of %s; split the call",
+                       call->batches, call->rows, text, name);
+}
+
 int64_t smelt__attention_count_queries(const struct smelt__attention_call *call) {
     const int64_t all = call->batches * call->tokens;
     return all == 0 || !call->queries->data ? all : call->query_capacity;

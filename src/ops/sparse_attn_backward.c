@@ -43,13 +43,8 @@ void smelt__sparse_attn_backward_make(const smelt_operator *op, const int *bound
 /* ---- checks ---------------------------------------------------------------------------------- */
 
 /* The kernels index the rows of all batches with an int. */
-static smelt_status check_rows(const smelt_sparse_attn_grad_args *args) {
-    if (args->batches == 0 || args->rows <= INT32_MAX / args->batches)
-        return SMELT_OK;
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "batches = %" PRId64 " times rows = %" PRId64
-                       " exceeds 2^31 - 1, the most rows of dkv; split the call",
-                       args->batches, args->rows);
+static smelt_status check_rows(const struct smelt__attention_call *fields) {
+    return smelt__attention_check_rows(fields, INT32_MAX, "2^31 - 1", "dkv");
 }
 
 smelt_status
@@ -58,7 +53,7 @@ smelt__sparse_attn_backward_workspace(const struct smelt__sparse_attn_backward *
     const smelt_sparse_attn_grad_args *args = given->args;
     const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     SMELT__TRY(smelt__attention_check_queries(&fields));
-    SMELT__TRY(check_rows(args));
+    SMELT__TRY(check_rows(&fields));
     *bytes = smelt__grad_find_layout(backward, args).bytes;
     return SMELT_OK;
 }
@@ -93,7 +88,7 @@ static smelt_status check(const struct smelt__sparse_attn_backward *backward,
     const struct smelt__memory partition = {"partition", args->partition,
                                             args->partition ? args->partition_bytes : 0, 0};
     SMELT__TRY(smelt__attention_check_call(&fields));
-    SMELT__TRY(check_rows(args));
+    SMELT__TRY(check_rows(&fields));
     *layout = smelt__grad_find_layout(backward, args);
     SMELT__TRY(check_partition(backward, args, layout->queries));
     SMELT__TRY(smelt__call_check(given, layout->bytes, &partition, 1));

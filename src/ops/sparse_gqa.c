@@ -28,7 +28,6 @@ enum {
 
 struct forward {
     struct smelt__gqa gqa;
-    const smelt_sparse_gqa_args *args;
     struct sparse_gqa_fwd_params params;  /* query-stationary; others' are copied from it */
     struct attention_lists_params groups; /* query-stationary, if lists are united */
     struct sparse_gqa_block_params block; /* block-stationary */
@@ -71,7 +70,7 @@ static smelt_status unite_groups(const struct forward *forward) {
     params.work.rows = index->blocks;
     for (int list = 0; list < index->groups; list++) {
         SMELT__TRY(
-            smelt__gqa_launch_all(&forward->gqa, SMELT__SPARSE_GQA_GROUPS, params.groups, &params));
+            smelt__gqa_launch(&forward->gqa, SMELT__GQA_FORWARD_GROUPS, params.groups, &params));
         params.counts += params.groups;
         params.keys += (int64_t)params.groups * params.key_stride;
         params.masks += (int64_t)params.groups * params.key_stride;
@@ -111,7 +110,7 @@ static smelt_status launch_queries(struct forward *forward) {
         SMELT__TRY(unite_groups(forward));
         take_groups(forward);
     }
-    return smelt__call_launch_pdl(gqa->call, gqa->kernels[SMELT__SPARSE_GQA_FWD],
+    return smelt__call_launch_pdl(gqa->call, gqa->kernels[SMELT__GQA_FORWARD_MAIN],
                                   forward->params.work.query_capacity, gqa->free_multiprocessors,
                                   &forward->params);
 }
@@ -120,7 +119,7 @@ static smelt_status launch_queries(struct forward *forward) {
 
 /* Queries of the tiles whose lists may be united; 0 if none may be. */
 static int tile_entries(const struct smelt__gqa *gqa) {
-    const struct smelt__kernel *const united = gqa->kernels[SMELT__SPARSE_GQA_UNITED];
+    const struct smelt__kernel *const united = gqa->kernels[SMELT__GQA_FORWARD_UNITED];
     const int entries = united ? smelt__sparse_gqa_launch(&united->plan)->queries : 0;
     return entries * gqa->fields.width <= SMELT__GQA_LISTS_MOST_SLOTS ? entries : 0;
 }
@@ -153,7 +152,7 @@ static smelt_status launch_merge(const struct forward *forward) {
         .partials = forward->block.partials,     .partial_lse = forward->block.partial_lse,
         .tile_entries = gqa->index.tile_entries,
     };
-    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_MERGE,
+    return smelt__gqa_launch(gqa, SMELT__GQA_FORWARD_MERGE,
                              smelt__divide_up(gqa->index.entries * gqa->units, MERGE_WARPS),
                              &params);
 }
@@ -170,7 +169,7 @@ static smelt_status launch_united(const struct forward *forward, int64_t tiles) 
         .united = gqa->index.united,
         .scale = forward->params.scale,
     };
-    return smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_UNITED, tiles * gqa->shape.kv_heads, &params);
+    return smelt__gqa_launch(gqa, SMELT__GQA_FORWARD_UNITED, tiles * gqa->shape.kv_heads, &params);
 }
 
 /* With tiles the pass unite first unites their lists where these have enough blocks in common. */
@@ -179,21 +178,21 @@ static smelt_status launch_chunk(const struct forward *forward) {
     const int64_t tiles =
         gqa->index.tiles ? smelt__divide_up(gqa->index.entries, gqa->index.tile_entries) : 0;
     if (tiles)
-        SMELT__TRY(smelt__gqa_launch_all(
-            gqa, SMELT__SPARSE_GQA_UNITE,
+        SMELT__TRY(smelt__gqa_launch(
+            gqa, SMELT__GQA_FORWARD_UNITE,
             smelt__divide_up(tiles * gqa->index.groups, SMELT__GQA_LISTS_UNITE_TILES),
             &gqa->index));
-    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_COUNT));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__GQA_FORWARD_COUNT));
     if (tiles)
         SMELT__TRY(launch_united(forward, tiles));
     if (gqa->lists > 0)
-        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_FWD, INT32_MAX, &forward->block));
+        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_FORWARD_MAIN, INT32_MAX, &forward->block));
     return launch_merge(forward);
 }
 
 static smelt_status launch_blocks(struct forward *forward) {
     struct smelt__gqa *const gqa = &forward->gqa;
-    forward->block.scale = forward->args->scale;
+    forward->block.scale = forward->params.scale;
     if (gqa->lists > 0)
         SMELT__TRY(smelt__gqa_sources(gqa, &forward->block.items, &forward->block.q_map,
                                       &forward->block.k, &forward->block.v));
@@ -206,8 +205,10 @@ static smelt_status launch_blocks(struct forward *forward) {
 
 static smelt_status place(const struct smelt__call *call, struct forward *forward) {
     const smelt_sparse_gqa_args *args = call->args;
-    *forward = (struct forward){.gqa = SMELT__GQA(call, args), .args = args};
-    SMELT__TRY(smelt__gqa_begin(&forward->gqa, SMELT__SPARSE_GQA_FWD));
+    *forward = (struct forward){.gqa = SMELT__GQA(call, args)};
+    SMELT__TRY(smelt__gqa_begin(&forward->gqa, SMELT__GQA_FORWARD_MAIN));
+    if (forward->gqa.queries == 0)
+        return SMELT_OK;
     if (forward->gqa.launch->segment > 0) /* other plans leave it 0 */
         return place_blocks(forward);
     return forward->gqa.launch->queries > 1 ? place_groups(forward) : SMELT_OK;
@@ -220,11 +221,11 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     return SMELT_OK;
 }
 
-static struct sparse_gqa_fwd_params pack(const struct forward *forward) {
-    const smelt_sparse_gqa_args *args = forward->args;
+static struct sparse_gqa_fwd_params pack(const struct smelt__gqa *gqa) {
+    const smelt_sparse_gqa_args *args = gqa->call->args;
     return (struct sparse_gqa_fwd_params){
-        .work = forward->gqa.index.work,
-        .lists = forward->gqa.index.lists,
+        .work = gqa->index.work,
+        .lists = gqa->index.lists,
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
         SMELT__TENSOR_BSH(v, args->v),
@@ -236,15 +237,13 @@ static struct sparse_gqa_fwd_params pack(const struct forward *forward) {
 }
 
 static smelt_status launch(struct smelt__call *call) {
-    const smelt_sparse_gqa_args *args = call->args;
-    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct forward forward;
-    SMELT__TRY(smelt__attention_check_call(&fields));
-    if (smelt__attention_count_queries(&fields) == 0)
-        return SMELT_OK; /* an empty call's tensors are not checked */
+    SMELT__TRY(smelt__check_scale(((const smelt_sparse_gqa_args *)call->args)->scale));
     SMELT__TRY(place(call, &forward));
+    if (forward.gqa.queries == 0)
+        return SMELT_OK; /* an empty call's tensors are not checked */
     SMELT__TRY(smelt__gqa_check(&forward.gqa, call));
-    forward.params = pack(&forward);
+    forward.params = pack(&forward.gqa);
     return forward.gqa.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
 }
 

@@ -68,17 +68,17 @@ static int is_sm90(const struct smelt__kernel *kernel) {
 static enum kind kind_of(const struct backward *backward) {
     const struct smelt__gqa *const gqa = &backward->gqa;
     const struct smelt__kernel *const *const kernels = gqa->kernels;
-    const enum kind by_key = is_sm90(kernels[SMELT__SPARSE_GQA_BACKWARD_KEYS]) ? FEW : BY_KEY;
+    const enum kind by_key = is_sm90(kernels[SMELT__GQA_BACKWARD_KEYS]) ? FEW : BY_KEY;
     const int64_t slots = gqa->queries * gqa->index.groups * gqa->fields.width;
     const int64_t sums = backward->keys * (gqa->shape.dqk + gqa->shape.dv) * (int64_t)sizeof(float);
     const int reads = sums > SMELT__SPLIT_SUMS_IN_L2 ? READS_BEYOND_L2 : READS;
     if (gqa->launch->segment > 0)
         return BLOCKS;
-    if (!is_sm90(kernels[SMELT__SPARSE_GQA_BACKWARD_QUERIES]))
+    if (!is_sm90(kernels[SMELT__GQA_BACKWARD_QUERIES]))
         return by_key;
     const int by_query =
         backward->deterministic
-            ? kernels[SMELT__SPARSE_GQA_BACKWARD_GRAINS] && slots < MOST_SLOTS &&
+            ? kernels[SMELT__GQA_BACKWARD_GRAINS] && slots < MOST_SLOTS &&
                   (gqa->fields.queries->data ? gqa->queries : gqa->fields.tokens) <=
                       SMELT__SPLIT_EXACT_QUERIES
             : by_key != FEW || slots > MOST_SLOTS ||
@@ -134,7 +134,7 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
         .args = args,
         .deterministic = (int)smelt__spec_get(&call->op->spec, "deterministic"),
     };
-    SMELT__TRY(smelt__gqa_begin(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS));
+    SMELT__TRY(smelt__gqa_begin(gqa, SMELT__GQA_BACKWARD_KEYS));
     backward->keys = args->batches * args->rows * gqa->shape.kv_heads;
     backward->kind = kind_of(backward);
     backward->statistics = smelt__gqa_take(gqa, gqa->queries * gqa->shape.heads, 2 * sizeof(float));
@@ -180,8 +180,8 @@ static smelt_status launch_rows(const struct backward *backward) {
         .entries = (int)backward->gqa.queries,
         .query_rows = backward->gqa.shape.heads,
     };
-    return smelt__gqa_launch_all(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_ROWS,
-                                 parts_of(&backward->gqa), &params);
+    return smelt__gqa_launch(&backward->gqa, SMELT__GQA_BACKWARD_ROWS, parts_of(&backward->gqa),
+                             &params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
@@ -209,21 +209,11 @@ static smelt_status launch_sums(const struct backward *backward) {
     const int64_t blocks = gqa->lists * (gqa->shape.kv_heads / gqa->index.groups) *
                            (gqa->shape.granularity / PART_KEYS) *
                            ((gqa->shape.dqk + gqa->shape.dv) / VECTOR_COLUMNS / SUM_VECTORS);
-    SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS,
+    SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_QUERY_SUMS,
                                  smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS),
                                  &params));
-    return blocks > 0
-               ? smelt__gqa_launch_all(gqa, SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS, blocks, &params)
-               : SMELT_OK;
-}
-
-static smelt_status launch_chunk(const struct backward *backward) {
-    const struct smelt__gqa *const gqa = &backward->gqa;
-    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
-    if (gqa->lists > 0)
-        SMELT__TRY(
-            smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &backward->block));
-    return launch_sums(backward);
+    return blocks > 0 ? smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_KEY_SUMS, blocks, &params)
+                      : SMELT_OK;
 }
 
 /* dq, and the sums of dk and dv. What may be refused comes before the first launch. */
@@ -239,8 +229,12 @@ static smelt_status launch_blocks(struct backward *backward) {
                                         &params->grad_out_map));
     }
     SMELT__TRY(launch_rows(backward));
-    while (smelt__gqa_next_chunk(gqa))
-        SMELT__TRY(launch_chunk(backward));
+    while (smelt__gqa_next_chunk(gqa)) {
+        SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__GQA_BACKWARD_COUNT));
+        if (gqa->lists > 0)
+            SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_KEYS, INT32_MAX, params));
+        SMELT__TRY(launch_sums(backward));
+    }
     return SMELT_OK;
 }
 
@@ -283,7 +277,7 @@ static smelt_status launch_ranges(const struct backward *backward,
         const int64_t end = chunk + backward->range;
         params.begin = gqa->index.counts + chunk * gqa->lists;
         params.end = end < chunks ? gqa->index.counts + end * gqa->lists : NULL;
-        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, items, &params));
+        SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_KEYS, items, &params));
     }
     return SMELT_OK;
 }
@@ -297,10 +291,9 @@ static smelt_status launch_grains(const struct backward *backward,
         .rows = backward->keys,
     };
     params.bounds = (void *)backward->dk; /* 128 bytes a row; the sums have at least 512 */
-    SMELT__TRY(smelt__gqa_launch(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_BOUNDS,
-                                 backward->gqa.queries, &params));
-    SMELT__TRY(
-        smelt__gqa_launch(&backward->gqa, SMELT__SPARSE_GQA_BACKWARD_GRAINS, bins.rows, &bins));
+    SMELT__TRY(smelt__gqa_launch(&backward->gqa, SMELT__GQA_BACKWARD_BOUNDS, backward->gqa.queries,
+                                 &params));
+    SMELT__TRY(smelt__gqa_launch(&backward->gqa, SMELT__GQA_BACKWARD_GRAINS, bins.rows, &bins));
     return clear_sums(backward);
 }
 
@@ -314,33 +307,35 @@ static smelt_status launch_queries(struct backward *backward) {
     SMELT__TRY(launch_rows(backward));
     if (backward->grains && backward->keys > 0)
         SMELT__TRY(launch_grains(backward, params));
-    SMELT__TRY(
-        smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
+    SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_QUERIES, gqa->queries, &query_params));
     if (backward->keys == 0 || backward->kind == BY_QUERY)
         return SMELT_OK;
     smelt__gqa_next_chunk(gqa); /* all queries */
-    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__SPARSE_GQA_BACKWARD_COUNT));
+    SMELT__TRY(smelt__gqa_launch_index(gqa, SMELT__GQA_BACKWARD_COUNT));
     return backward->kind == FEW
                ? launch_ranges(backward, &params)
-               : smelt__gqa_launch(gqa, SMELT__SPARSE_GQA_BACKWARD_KEYS, INT32_MAX, &params);
+               : smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_KEYS, INT32_MAX, &params);
 }
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Writes the caller's dk or dv, the tensor in `params`, and dsink if `params` has it. `number`: the kernel's
- * role. */
-static smelt_status launch_finish(const struct backward *backward, int number, int columns,
+/* Writes the caller's dk or dv, whose form `params` has, and with dk dsink. */
+static smelt_status launch_finish(const struct backward *backward, int role, int columns,
                                   const float *sums, struct key_grads_finish_params params) {
     const smelt_sparse_gqa_grad_args *args = backward->args;
     const struct smelt__gqa *const gqa = &backward->gqa;
     const struct smelt__key_grads grads = {
         .context = gqa->call->op->context,
-        .finish = gqa->kernels[number],
+        .finish = gqa->kernels[role],
         .stream = gqa->call->stream,
         .sums = sums,
         .keys = backward->keys,
         .columns = columns,
     };
+    if (role == SMELT__GQA_BACKWARD_FINISH_DK && args->dsink.data) {
+        params.dsink_parts = backward->dsink_parts;
+        params.dsink = args->dsink.data;
+    }
     params.batches = (int)args->batches;
     params.rows = (int)args->rows;
     params.key_heads = gqa->shape.kv_heads;
@@ -349,33 +344,25 @@ static smelt_status launch_finish(const struct backward *backward, int number, i
     return smelt__key_grads_launch(&grads, params);
 }
 
-static smelt_status launch_all(struct backward *backward) {
-    const smelt_sparse_gqa_grad_args *args = backward->args;
-    const int queries = backward->gqa.queries > 0, blocks = queries && backward->kind == BLOCKS;
-    struct key_grads_finish_params dk =
-        smelt__key_grads_params(&args->dk, &args->dk_fp32, &args->dk_sum);
-    dk.dsink_parts = args->dsink.data ? backward->dsink_parts : NULL;
-    dk.dsink = args->dsink.data;
-    if (backward->keys > 0 && !blocks)
-        SMELT__TRY(clear_sums(backward));
-    if (queries)
-        SMELT__TRY(blocks ? launch_blocks(backward) : launch_queries(backward));
-    if (backward->keys > 0 || args->dsink.data)
-        SMELT__TRY(launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DK,
-                                 backward->gqa.shape.dqk, backward->dk, dk));
-    return backward->keys > 0
-               ? launch_finish(backward, SMELT__SPARSE_GQA_BACKWARD_FINISH_DV,
-                               backward->gqa.shape.dv, backward->dv,
-                               smelt__key_grads_params(&args->dv, &args->dv_fp32, &args->dv_sum))
-               : SMELT_OK;
-}
-
 smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {
     const smelt_sparse_gqa_grad_args *args = call->args;
-    const struct smelt__attention_call fields = SMELT__ATTENTION_CALL(args);
     struct backward backward;
-    SMELT__TRY(smelt__attention_check_call(&fields));
+    SMELT__TRY(smelt__check_scale(args->scale));
     SMELT__TRY(place(call, &backward));
     SMELT__TRY(smelt__gqa_check(&backward.gqa, call));
-    return launch_all(&backward);
+    const struct smelt__gqa_shape *const shape = &backward.gqa.shape;
+    const int queries = backward.gqa.queries > 0, blocks = queries && backward.kind == BLOCKS;
+    if (backward.keys > 0 && !blocks)
+        SMELT__TRY(clear_sums(&backward));
+    if (queries)
+        SMELT__TRY(blocks ? launch_blocks(&backward) : launch_queries(&backward));
+    if (backward.keys > 0 || args->dsink.data)
+        SMELT__TRY(
+            launch_finish(&backward, SMELT__GQA_BACKWARD_FINISH_DK, shape->dqk, backward.dk,
+                          smelt__key_grads_params(&args->dk, &args->dk_fp32, &args->dk_sum)));
+    if (backward.keys > 0)
+        SMELT__TRY(
+            launch_finish(&backward, SMELT__GQA_BACKWARD_FINISH_DV, shape->dv, backward.dv,
+                          smelt__key_grads_params(&args->dv, &args->dv_fp32, &args->dv_sum)));
+    return SMELT_OK;
 }

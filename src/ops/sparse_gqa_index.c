@@ -8,8 +8,9 @@
 #include "ops/split_sizes.h"
 #include "runtime/log.h"
 
+#define MOST_ROWS (INT64_C(1) << 40) /* of all batches: no size of the workspace overflows */
+
 enum {
-    MOST_ROW_BITS = 40,       /* of the rows of all batches: no size of the workspace overflows */
     MOST_COUNTS = 1 << 26,    /* beyond, chunks are longer */
     MOST_NUMBER = 0x7fff0000, /* of a list or pair */
     /* In hundredths. Computing a block for a part of 64 rows takes as long as 2.5 pairs, whose
@@ -17,19 +18,10 @@ enum {
     MOST_TILE_COST = 40
 };
 
-static smelt_status check_rows(const struct smelt__attention_call *fields) {
-    if (fields->batches * fields->rows <= INT64_C(1) << MOST_ROW_BITS)
-        return SMELT_OK;
-    return smelt__fail(SMELT_ERROR_INVALID_ARGUMENT,
-                       "batches = %" PRId64 " times rows = %" PRId64
-                       " exceeds 2^%d, the most rows of k; split the call",
-                       fields->batches, fields->rows, MOST_ROW_BITS);
-}
-
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa, int main) {
     const struct smelt__attention_call *const fields = &gqa->fields;
     SMELT__TRY(smelt__attention_check_queries(fields));
-    SMELT__TRY(check_rows(fields));
+    SMELT__TRY(smelt__attention_check_rows(fields, MOST_ROWS, "2^40", "k"));
     gqa->kernels = smelt__operator_kernels(gqa->call->op, gqa->call->pass->pass);
     gqa->launch = smelt__sparse_gqa_launch(&gqa->kernels[main]->plan);
     gqa->shape = smelt__sparse_gqa_shape(&gqa->call->op->spec);
@@ -122,7 +114,7 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
                           smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
     for (int i = SMELT__GQA_LISTS_COUNT; i <= SMELT__GQA_LISTS_FILL; i++)
         SMELT__TRY(
-            smelt__gqa_launch_all(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
+            smelt__gqa_launch(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
     return SMELT_OK;
 }
 

@@ -141,14 +141,12 @@ static void add_dense(const struct smelt__spec *spec, int threads, struct smelt_
 /* `rows`: the knob of the resident rows. */
 static void add_streamed(const struct smelt__spec *spec, const char *rows,
                          const struct smelt__streamed_shape *shape, struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
-        {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
-        {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
-        {"STAGES", "stages", shape->stages, "parts of the stream in flight"},
-    };
     add_dense(spec, smelt__streamed_warps(shape) * WARP, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    SMELT__PLAN_ADD(plan, spec,
+                    {"RESIDENT_ROWS", rows, shape->resident_rows, "rows that stay during an item"},
+                    {"ROW_TILES", "row_tiles", shape->row_tiles, "m16 tiles of a warp"},
+                    {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
+                    {"STAGES", "stages", shape->stages, "parts of the stream in flight"});
 }
 
 int smelt__streamed_plan(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -216,8 +214,9 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
                               message);
         return -1;
     }
-    const struct smelt__plan_row constants[] = {
-        {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
+    add_dense(spec, (WARPGROUPS + 1) * WARPGROUP, plan);
+    SMELT__PLAN_ADD(
+        plan, spec, {"SLABS", "slabs", shape->slabs, "slabs of 64 rows of a tile of the stream"},
         {"STAGES", "stages", shape->stages, "parts of resident rows or of the stream in flight"},
         {"STAGE_BYTES", NULL, sm90_stage_bytes(shape), "bytes of such a part"},
         {"CONSUMERS", NULL, WARPGROUPS, "warpgroups that compute"},
@@ -226,10 +225,7 @@ int smelt__dense_sm90_plan(const struct smelt__spec *spec, const struct smelt__a
         {"PRODUCER_REGISTERS", NULL, wide ? WIDE_PRODUCER_REGISTERS : PRODUCER_REGISTERS,
          "registers of a thread that copies"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
-         "1: every lane of a warp arrives at barriers"},
-    };
-    add_dense(spec, (WARPGROUPS + 1) * WARPGROUP, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+         "1: every lane of a warp arrives at barriers"});
     return 0;
 }
 
@@ -262,13 +258,11 @@ static void add_items(const struct smelt__spec *spec, const struct smelt__stream
     launch->query_rows = query_rows;
     launch->tile_queries = shape->slabs * (SLAB_ROWS / query_rows);
     launch->item_queries = item_tiles * launch->tile_queries;
-    const struct smelt__plan_row constants[] = {
-        {"BLOCK_KEYS", NULL, shape->resident_rows, "keys of an item"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"BLOCK_KEYS", NULL, shape->resident_rows, "keys of an item"},
         {"ITEM_TILES", "item_tiles", item_tiles, "tiles of queries of an item"},
         {"QUERY_ROWS", NULL, query_rows, "rows of a query: heads that read a key head, padded"},
-        {"TILE_QUERIES", NULL, launch->tile_queries, "queries of a tile"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"TILE_QUERIES", NULL, launch->tile_queries, "queries of a tile"});
     plan->item = "tile";
 }
 

@@ -110,8 +110,7 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 }
 
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .begin = begin,
     .add_regions = add_regions,
     .needs = needs,
@@ -138,8 +137,8 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
     launch->group_queries = choice->group;
     launch->block_heads = rows_of(choice);
     launch->group_tiles = 1;
-    const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", NULL, KEYS, "rows of k of one step of the main loop"},
         {"WARPS", NULL, warps_of(choice), "warps of a thread block"},
@@ -152,9 +151,7 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"GROUP_TILES", NULL, launch->group_tiles, "1: the keys of a group's queries are one list"},
         {"TENSOR_MAPS", NULL, launch->tensor_maps, "0: rows are read without tensor maps"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
-         "1: four values are added to global memory at once"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+         "1: four values are added to global memory at once"});
 }
 
 int smelt__indexer_bwd_main_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

@@ -29,8 +29,8 @@ void smelt__indexer_bwd_main_name(const struct smelt__spec *spec, struct smelt__
     if (deterministic) {
         const int groups = smelt__spec_knob(spec, "exact_groups", EXACT_GROUPS);
         ((struct smelt__indexer_bwd_main_launch *)(void *)plan->launch)->exact_groups = groups;
-        const struct smelt__plan_row exact = {"EXACT_GROUPS", "exact_groups", groups,
-                                              "groups that are added up exactly at once"};
-        smelt__plan_add_rows(plan, spec, &exact, 1);
+        SMELT__PLAN_ADD(
+            plan, spec,
+            {"EXACT_GROUPS", "exact_groups", groups, "groups that are added up exactly at once"});
     }
 }

@@ -68,8 +68,8 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
     launch->block_heads = tiles * ROWS;
     launch->group_tiles = tiles > 1 && group > 1 ? 2 : 1;
     launch->tensor_maps = 1;
-    const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", NULL, KEYS, "keys of a key block"},
@@ -85,9 +85,7 @@ static void add_constants(const struct smelt__spec *spec, int group, int tiles,
          "registers of a thread that computes X and dQ"},
         {"SUMS_REGISTERS", NULL, tiles > 1 ? SUMS_REGISTERS : SUMS_REGISTERS_ALONE,
          "registers of a thread that computes dK"},
-        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "registers of a thread that gathers"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"GATHER_REGISTERS", NULL, GATHER_REGISTERS, "registers of a thread that gathers"});
 }
 
 static void add_regions(int column_tiles, int group, int tiles, struct smelt__plan *plan) {

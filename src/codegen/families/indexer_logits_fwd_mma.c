@@ -61,8 +61,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
     struct smelt__indexer_logits_launch *const launch = (void *)plan->launch;
     launch->block_queries = choice->block_queries;
     launch->block_keys = choice->warps * choice->warp_keys;
-    const struct smelt__plan_row constants[] = {
-        {"WARPS", "warps", choice->warps, "warps of a thread block"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"WARPS", "warps", choice->warps, "warps of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "keys that a warp keeps in registers"},
         {"BLOCK_QUERIES", "block_queries", launch->block_queries, "queries of an item"},
         {"STAGES", "stages", choice->stages, "parts of queries in flight"},
@@ -70,9 +70,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"},
         {"STAGE_HEADS", NULL, choice->stage_heads, "heads of eight queries in one stage"},
         {"TENSOR_MAPS", NULL, launch->tensor_maps, "0: q and k are read without tensor maps"},
-        {"PDL", NULL, plan->arch->pdl, "1: may be launched with PDL"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"PDL", NULL, plan->arch->pdl, "1: may be launched with PDL"});
     if (choice->block_max <= choice->warp_keys)
         smelt__plan_add(plan, "LARGEST_OFFSET", 0, SMELT__DERIVED, "none: a warp has whole blocks");
 }

@@ -149,8 +149,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         .map_keys = KEYS,
         .map_pairs = choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
     };
-    const struct smelt__plan_row constants[] = {
-        {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
@@ -179,9 +179,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"MAP_QUERIES", NULL, launch->map_queries, "queries of a box"},
         {"MAP_HEADS", NULL, launch->map_heads, "heads of a box, or of a pair"},
         {"MAP_PAIRS", NULL, launch->map_pairs, "pairs of heads of a box; 0: it has none"},
-        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"});
 }
 
 /* What only mma has. */

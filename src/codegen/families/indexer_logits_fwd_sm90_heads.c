@@ -88,8 +88,8 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         .map_keys = KEYS,
     };
     const int lane_queries = choice->block_queries > WARP ? choice->block_queries / WARP : 1;
-    const struct smelt__plan_row constants[] = {
-        {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"STAGES", NULL, choice->stages, "KV tiles in flight"},
@@ -112,9 +112,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         {"MAP_QUERIES", NULL, launch->map_queries, "queries of a box"},
         {"MAP_HEADS", NULL, launch->map_heads, "heads of a box"},
         {"MAP_PAIRS", NULL, launch->map_pairs, "0: a box has no pairs of heads"},
-        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"});
 }
 
 /* A head for each group, whose number divides the rows of a product; blocks of whole eights of keys. */

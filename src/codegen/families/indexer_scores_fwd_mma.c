@@ -49,13 +49,11 @@ static int fits(const struct choice *choice, const struct smelt__arch *arch,
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"WARPS", "warps", choice->warps, "warps of a thread block"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"WARPS", "warps", choice->warps, "warps of a thread block"},
         {"WARP_KEYS", "warp_keys", choice->warp_keys, "slots that a warp reads together"},
         {"STAGES", NULL, QUERY_BUFFERS, "queries in shared memory"},
-        {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"});
 }
 
 int smelt__indexer_scores_fwd_plan_mma(const struct smelt__spec *spec,

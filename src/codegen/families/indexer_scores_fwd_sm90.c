@@ -121,19 +121,17 @@ static int refuse_blocks(const struct smelt__spec *spec, const struct choice *ch
 
 static void add_constants(const struct choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
-        {"STAGES", "stages", choice->stages, "blocks of keys in flight in each ring"},
-        {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
-         "1: every lane of a warp arrives at barriers"},
-        {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a block"},
-        {"ROW_TILES", NULL, choice->tiles, "tiles of 128 bytes of a row"},
-        {"MATH_REGISTERS", NULL, registers[choice->groups].math,
-         "registers of a thread that computes"},
-        {"GATHER_REGISTERS", NULL, registers[choice->groups].gather,
-         "registers of a thread that gathers"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    SMELT__PLAN_ADD(plan, spec,
+                    {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
+                    {"STAGES", "stages", choice->stages, "blocks of keys in flight in each ring"},
+                    {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
+                     "1: every lane of a warp arrives at barriers"},
+                    {"BLOCK_KEYS", "block_keys", choice->block_keys, "slots of a block"},
+                    {"ROW_TILES", NULL, choice->tiles, "tiles of 128 bytes of a row"},
+                    {"MATH_REGISTERS", NULL, registers[choice->groups].math,
+                     "registers of a thread that computes"},
+                    {"GATHER_REGISTERS", NULL, registers[choice->groups].gather,
+                     "registers of a thread that gathers"});
     if (!choice->fp8)
         smelt__plan_add(plan, "ROWS_OFFSET", 0, SMELT__DERIVED, "none: keys have no scales");
     if (choice->block_max <= WARP_SLOTS)

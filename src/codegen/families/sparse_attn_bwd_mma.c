@@ -191,8 +191,7 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 }
 
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .by_cost = 2,
     .begin = begin,
     .add_regions = add_regions,
@@ -221,7 +220,9 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         .head_blocks = choice->shape.blocks,
         .block_heads = block_heads(choice),
     };
-    const struct smelt__plan_row constants[] = {
+    smelt__mma_add_columns(&choice->shape, plan);
+    SMELT__PLAN_ADD(
+        plan, spec,
         {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
          "KV rows of one step of the main loop"},
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
@@ -245,10 +246,7 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"UNIT_UNROLL", NULL, unit_unroll(choice), "k-steps of a unit of dKV that are written out"},
         {"ENTRY_SLOTS", NULL, entry_slots(choice), "key blocks whose keys' numbers are kept"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
-         "1: four values are added to global memory at once"},
-    };
-    smelt__mma_add_columns(&choice->shape, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+         "1: four values are added to global memory at once"});
 }
 
 int smelt__sparse_attn_bwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

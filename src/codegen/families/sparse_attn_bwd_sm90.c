@@ -109,8 +109,8 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
         .sum_multiprocessors = sum_multiprocessors(spec, plan),
         .slice_blocks = slice_blocks(spec, plan),
     };
-    const struct smelt__plan_row constants[] = {
-        {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"GROUP_QUERIES", "group", launch->group_queries, "queries of an item"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
@@ -127,9 +127,7 @@ static void add_constants(const struct smelt__spec *spec, struct smelt__plan *pl
          "registers of a thread that computes S, dP and some of dQ"},
         {"GATHER_REGISTERS", NULL, GATHER_REGISTERS,
          "registers of a thread that gathers and computes most of dQ"},
-        {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "registers of a thread that computes dKV"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"SUMS_REGISTERS", NULL, SUMS_REGISTERS, "registers of a thread that computes dKV"});
     plan->blocks_per_item = launch->head_blocks;
 }
 

@@ -182,8 +182,7 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 }
 
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .by_cost = 3,
     .begin = begin,
     .add_regions = add_regions,
@@ -198,7 +197,9 @@ static const struct smelt__search search = {
 static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
     const int compact = (int)smelt__spec_get(spec, "compact");
-    const struct smelt__plan_row constants[] = {
+    smelt__mma_add_columns(&choice->shape, plan);
+    SMELT__PLAN_ADD(
+        plan, spec,
         {"COMPACT", "compact", smelt__spec_get(spec, "compact") == SMELT__AUTO ? 1 : compact,
          "1: masked slots are dropped before the gather"},
         {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
@@ -230,10 +231,7 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
         {"OUTPUT_COLUMN_GROUPS", NULL, choice->output_column_groups,
          "warps side by side over PV's columns"},
         {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"},
-        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
-    };
-    smelt__mma_add_columns(&choice->shape, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"});
 }
 
 int smelt__sparse_attn_fwd_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,

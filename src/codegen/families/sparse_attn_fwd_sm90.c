@@ -116,8 +116,8 @@ static int refuse_choice(const struct smelt__spec *spec, const struct choice *ch
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"STAGES", "stages", choice->stages, "key blocks in flight"},
+    SMELT__PLAN_ADD(
+        plan, spec, {"STAGES", "stages", choice->stages, "key blocks in flight"},
         {"BLOCK_KEYS", "block_keys", KEYS, "KV rows of a key block"},
         {"PV_OVERLAP", "pv_overlap", choice->pv_overlap,
          "k-steps of QK in flight when PV may begin"},
@@ -137,9 +137,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"P_BUFFERS", NULL, choice->buffers, "buffers of probabilities"},
         {"QUERIES_AHEAD", NULL, 1,
          "entries of a query list that a warp holds: registers are short"},
-        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"});
 }
 
 static void add_regions(const struct choice *choice, struct smelt__plan *plan) {

@@ -94,18 +94,21 @@ static const struct smelt__key keys[] = {
     {SMELT__PASSES_KEY}, {SMELT__DETERMINISTIC_KEY}, {SMELT__GQA_UNITE},
 };
 
-/* Adds a kernel of the forward pass that is launched only if the main kernel has variant sm90. `number`: its
- * pass, if it has several; `unite`: its key of this name. */
-static struct smelt__spec *add_forward(struct smelt__expansion *expansion,
-                                       const struct smelt__spec *spec, int role,
-                                       const struct smelt__kernel_family *family, int number,
-                                       int unite) {
+/* Adds a kernel. `number`: its pass, if it has several. `variant`: it is launched only if the kernel of role `with`
+ * has this variant; NULL: always. */
+static struct smelt__spec *add(struct smelt__expansion *expansion, const struct smelt__spec *spec,
+                               unsigned pass, int role, const struct smelt__kernel_family *family,
+                               int number, int with, const char *variant) {
     struct smelt__spec *const kernel =
-        smelt__expansion_add_role(expansion, spec, SMELT__FORWARD, role, family, number);
-    smelt__expansion_only_if(expansion, SMELT__SPARSE_GQA_FWD, "sm90");
-    smelt__spec_set(kernel, "unite", unite);
+        smelt__expansion_add_role(expansion, spec, pass, role, family, number);
+    smelt__expansion_only_if(expansion, with, variant);
     return kernel;
 }
+
+/* All but the main kernel are launched only if that has variant sm90. */
+#define ROLE(name) SMELT__GQA_FORWARD_##name
+#define ADD(role, family, number)                                                                  \
+    add(expansion, spec, SMELT__FORWARD, ROLE(role), family, number, ROLE(MAIN), "sm90")
 
 static void expand_forward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
@@ -114,37 +117,19 @@ static void expand_forward(const struct smelt__spec *spec, struct smelt__expansi
     const int unites_blocks = unite && smelt__sparse_gqa_can_unite(&shape);
     struct smelt__spec *united = NULL;
     if (unite && !blocks)
-        add_forward(expansion, spec, SMELT__SPARSE_GQA_GROUPS, &smelt__attention_lists,
-                    SMELT__ATTENTION_LISTS_GROUP, 0);
+        ADD(GROUPS, &smelt__attention_lists, SMELT__ATTENTION_LISTS_GROUP);
     if (unites_blocks) /* this pass does not depend on `unite` */
-        add_forward(expansion, spec, SMELT__SPARSE_GQA_UNITE, &smelt__sparse_gqa_lists,
-                    SMELT__GQA_LISTS_UNITE, 0);
+        smelt__spec_set(ADD(UNITE, &smelt__sparse_gqa_lists, SMELT__GQA_LISTS_UNITE), "unite", 0);
     for (int i = SMELT__GQA_LISTS_COUNT; blocks && i <= SMELT__GQA_LISTS_FILL; i++)
-        add_forward(expansion, spec, SMELT__SPARSE_GQA_COUNT + i, &smelt__sparse_gqa_lists, i,
-                    unites_blocks);
+        smelt__spec_set(ADD(COUNT + i, &smelt__sparse_gqa_lists, i), "unite", unites_blocks);
     if (unites_blocks)
-        united =
-            add_forward(expansion, spec, SMELT__SPARSE_GQA_UNITED, &smelt__sparse_gqa_united, 0, 0);
-    const struct smelt__spec *const fwd = smelt__expansion_add_role(
-        expansion, spec, SMELT__FORWARD, SMELT__SPARSE_GQA_FWD, &sparse_gqa_fwd, 0);
+        united = ADD(UNITED, &smelt__sparse_gqa_united, 0);
+    const struct smelt__spec *const fwd =
+        add(expansion, spec, SMELT__FORWARD, ROLE(MAIN), &sparse_gqa_fwd, 0, 0, NULL);
     if (united)
         smelt__spec_set(united, "racecheck", smelt__spec_get(fwd, "racecheck"));
     if (blocks)
-        add_forward(expansion, spec, SMELT__SPARSE_GQA_MERGE, &smelt__sparse_gqa_merge, 0,
-                    unites_blocks);
-}
-
-/* Adds a kernel of the backward pass. `with`, `variant`: it is launched only if the kernel of this role has this
- * variant; NULL: always. */
-static struct smelt__spec *add_backward(struct smelt__expansion *expansion,
-                                        const struct smelt__spec *spec, int role,
-                                        const struct smelt__kernel_family *family, int number,
-                                        int with, const char *variant) {
-    struct smelt__spec *const kernel =
-        smelt__expansion_add_role(expansion, spec, SMELT__BACKWARD, role, family, number);
-    if (variant)
-        smelt__expansion_only_if(expansion, with, variant);
-    return kernel;
+        smelt__spec_set(ADD(MERGE, &smelt__sparse_gqa_merge, 0), "unite", unites_blocks);
 }
 
 /* Whether the deterministic mode computes dk and dv by query, with exact sums, after a first run that bounds them;
@@ -154,18 +139,19 @@ static int is_exact(const struct smelt__spec *spec, const struct smelt__gqa_shap
     return smelt__spec_get(spec, "deterministic") && shape->group >= 4 * shape->granularity;
 }
 
-#define ROLE(name) SMELT__SPARSE_GQA_BACKWARD_##name
-#define ADD(role, ...) add_backward(expansion, spec, ROLE(role), __VA_ARGS__)
-#define ANYWAY 0, NULL
+#undef ROLE
+#undef ADD
+#define ROLE(name) SMELT__GQA_BACKWARD_##name
+#define ADD(role, ...) add(expansion, spec, SMELT__BACKWARD, ROLE(role), __VA_ARGS__)
 
 /* Bounds and exact sums need variant sm90 of sparse_gqa_bwd. Variant sm90 of sparse_gqa_bwd_keys with large
  * blocks computes partial results of dq, too, in place of sparse_gqa_bwd. No spec has both, since exact sums
  * need four heads for each key of a block (is_exact). The backward pass unites no lists. */
 static void expand_backward(const struct smelt__spec *spec, struct smelt__expansion *expansion) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
-    const int exact = is_exact(spec, &shape),
-              may_be_block = smelt__sparse_gqa_grad_may_be_block(&shape);
-    ADD(ROWS, &smelt__attention_bwd_rows, 0, ANYWAY);
+    const int exact = is_exact(spec, &shape);
+    const int may_be_block = smelt__sparse_gqa_grad_may_be_block(&shape);
+    ADD(ROWS, &smelt__attention_bwd_rows, 0, 0, NULL);
     if (exact) {
         smelt__spec_set(ADD(BOUNDS, &sparse_gqa_bwd, 0, ROLE(QUERIES), "sm90"), "sums",
                         SMELT__GQA_SUMS_BOUNDS);
@@ -174,12 +160,12 @@ static void expand_backward(const struct smelt__spec *spec, struct smelt__expans
     smelt__spec_set(ADD(QUERIES, &sparse_gqa_bwd, 0, ROLE(KEYS), may_be_block ? "mma" : NULL),
                     "sums", exact ? SMELT__GQA_SUMS_EXACT : SMELT__GQA_SUMS_ANY);
     for (int i = SMELT__GQA_LISTS_COUNT; i <= SMELT__GQA_LISTS_FILL; i++)
-        smelt__spec_set(ADD(COUNT + i, &smelt__sparse_gqa_lists, i, ANYWAY), "unite", 0);
-    ADD(KEYS, &sparse_gqa_bwd_keys, 0, ANYWAY);
+        smelt__spec_set(ADD(COUNT + i, &smelt__sparse_gqa_lists, i, 0, NULL), "unite", 0);
+    ADD(KEYS, &sparse_gqa_bwd_keys, 0, 0, NULL);
     for (int i = SMELT__GQA_SUMS_QUERIES; may_be_block && i <= SMELT__GQA_SUMS_KEYS; i++)
         ADD(QUERY_SUMS + i, &smelt__sparse_gqa_sums, i, ROLE(KEYS), "sm90");
-    ADD(FINISH_DK, &smelt__key_grads_finish, 0, ANYWAY);
-    smelt__spec_set(ADD(FINISH_DV, &smelt__key_grads_finish, 0, ANYWAY), "dqk", shape.dv);
+    ADD(FINISH_DK, &smelt__key_grads_finish, 0, 0, NULL);
+    smelt__spec_set(ADD(FINISH_DV, &smelt__key_grads_finish, 0, 0, NULL), "dqk", shape.dv);
 }
 
 static void expand(const struct smelt__spec *spec, unsigned pass,

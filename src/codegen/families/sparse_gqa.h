@@ -71,30 +71,30 @@ struct smelt__gqa_shape smelt__sparse_gqa_shape(const struct smelt__spec *spec);
 /* The roles of the forward pass's kernels (struct smelt__expansion), in the order of launch. All but FWD
  * are launched only if FWD has variant sm90. */
 enum smelt__sparse_gqa_forward_kernel {
-    SMELT__SPARSE_GQA_GROUPS, /* attention_lists, pass group; for small entries with unite=1 */
-    SMELT__SPARSE_GQA_UNITE,  /* sparse_gqa_lists, pass unite; for large blocks with unite=1 */
-    SMELT__SPARSE_GQA_COUNT,  /* sparse_gqa_lists, passes count, scan and fill; for large blocks */
-    SMELT__SPARSE_GQA_SCAN,
-    SMELT__SPARSE_GQA_FILL,
-    SMELT__SPARSE_GQA_UNITED, /* sparse_gqa_united; for large blocks with unite=1 */
-    SMELT__SPARSE_GQA_FWD,    /* sparse_gqa_fwd, the main kernel */
-    SMELT__SPARSE_GQA_MERGE   /* sparse_gqa_merge; for large blocks */
+    SMELT__GQA_FORWARD_GROUPS, /* attention_lists, pass group; for small entries with unite=1 */
+    SMELT__GQA_FORWARD_UNITE,  /* sparse_gqa_lists, pass unite; for large blocks with unite=1 */
+    SMELT__GQA_FORWARD_COUNT,  /* sparse_gqa_lists, passes count, scan and fill; for large blocks */
+    SMELT__GQA_FORWARD_SCAN,
+    SMELT__GQA_FORWARD_FILL,
+    SMELT__GQA_FORWARD_UNITED, /* sparse_gqa_united; for large blocks with unite=1 */
+    SMELT__GQA_FORWARD_MAIN,   /* sparse_gqa_fwd, the main kernel */
+    SMELT__GQA_FORWARD_MERGE   /* sparse_gqa_merge; for large blocks */
 };
 
 /* The roles of the backward pass's kernels, in the order of launch. */
 enum smelt__sparse_gqa_backward_kernel {
-    SMELT__SPARSE_GQA_BACKWARD_ROWS,    /* attention_bwd_rows */
-    SMELT__SPARSE_GQA_BACKWARD_BOUNDS,  /* sparse_gqa_bwd, sums=bounds; for exact sums */
-    SMELT__SPARSE_GQA_BACKWARD_GRAINS,  /* key_grads_grains, pass bins; for exact sums */
-    SMELT__SPARSE_GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; unless KEYS is block-stationary */
-    SMELT__SPARSE_GQA_BACKWARD_COUNT,   /* sparse_gqa_lists, passes count, scan and fill */
-    SMELT__SPARSE_GQA_BACKWARD_SCAN,
-    SMELT__SPARSE_GQA_BACKWARD_FILL,
-    SMELT__SPARSE_GQA_BACKWARD_KEYS,       /* sparse_gqa_bwd_keys */
-    SMELT__SPARSE_GQA_BACKWARD_QUERY_SUMS, /* sparse_gqa_sums; if KEYS is block-stationary */
-    SMELT__SPARSE_GQA_BACKWARD_KEY_SUMS,   /* likewise */
-    SMELT__SPARSE_GQA_BACKWARD_FINISH_DK,  /* key_grads_finish */
-    SMELT__SPARSE_GQA_BACKWARD_FINISH_DV
+    SMELT__GQA_BACKWARD_ROWS,    /* attention_bwd_rows */
+    SMELT__GQA_BACKWARD_BOUNDS,  /* sparse_gqa_bwd, sums=bounds; for exact sums */
+    SMELT__GQA_BACKWARD_GRAINS,  /* key_grads_grains, pass bins; for exact sums */
+    SMELT__GQA_BACKWARD_QUERIES, /* sparse_gqa_bwd; unless KEYS is block-stationary */
+    SMELT__GQA_BACKWARD_COUNT,   /* sparse_gqa_lists, passes count, scan and fill */
+    SMELT__GQA_BACKWARD_SCAN,
+    SMELT__GQA_BACKWARD_FILL,
+    SMELT__GQA_BACKWARD_KEYS,       /* sparse_gqa_bwd_keys */
+    SMELT__GQA_BACKWARD_QUERY_SUMS, /* sparse_gqa_sums; if KEYS is block-stationary */
+    SMELT__GQA_BACKWARD_KEY_SUMS,   /* likewise */
+    SMELT__GQA_BACKWARD_FINISH_DK,  /* key_grads_finish */
+    SMELT__GQA_BACKWARD_FINISH_DV
 };
 
 /* Values of sparse_gqa_bwd's key `sums`; of the key `pass` of sparse_gqa_lists, in launch order; of the key

@@ -36,34 +36,30 @@ int smelt__sparse_gqa_check(const struct smelt__spec *spec, struct smelt__messag
 
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
-    const struct smelt__plan_row constants[] = {
-        {"HEADS", "heads", shape.heads, "query heads"},
-        {"KV_HEADS", "kv_heads", shape.kv_heads, "KV heads"},
-        {"DQK", "dqk", shape.dqk, "width of a query and of a key, elements"},
-        {"DV", shape.dv ? "dv" : NULL, shape.dv, "width of a value, elements"},
-        {"GRANULARITY", "granularity", shape.granularity, "rows of an entry"},
-        {"LISTS_OF_KV_HEADS", "lists", (int)smelt__spec_get(spec, "lists"),
-         "1: a list for each KV head, 0: one for all"},
-        {"GROUP_HEADS", NULL, shape.group, "query heads of a KV head"},
-        {"PDL", NULL, plan->arch->pdl, "1: has programmatic dependent launch"},
-    };
     char value_width[16] = "";
     if (shape.dv > 0)
         snprintf(value_width, sizeof value_width, "_v%d", shape.dv);
     snprintf(plan->kernel_name, sizeof plan->kernel_name, "smelt_%s_%s_h%d_kv%d_qk%d%s_r%d_%s",
              spec->schema->name, plan->variant, shape.heads, shape.kv_heads, shape.dqk, value_width,
              shape.granularity, smelt__spec_choice(spec, "lists"));
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    SMELT__PLAN_ADD(plan, spec, {"HEADS", "heads", shape.heads, "query heads"},
+                    {"KV_HEADS", "kv_heads", shape.kv_heads, "KV heads"},
+                    {"DQK", "dqk", shape.dqk, "width of a query and of a key, elements"},
+                    {"DV", shape.dv ? "dv" : NULL, shape.dv, "width of a value, elements"},
+                    {"GRANULARITY", "granularity", shape.granularity, "rows of an entry"},
+                    {"LISTS_OF_KV_HEADS", "lists", (int)smelt__spec_get(spec, "lists"),
+                     "1: a list for each KV head, 0: one for all"},
+                    {"GROUP_HEADS", NULL, shape.group, "query heads of a KV head"},
+                    {"PDL", NULL, plan->arch->pdl, "1: has programmatic dependent launch"});
 }
 
 void smelt__sparse_gqa_name_block(const struct smelt__spec *spec, struct smelt__plan *plan) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
-    const struct smelt__plan_row constants[] = {
-        {"LIST_HEADS", NULL, shape.kv_heads / shape.lists, "KV heads that share a list"},
-        {"UNITS", NULL, shape.units, "groups of 8 of a KV head's query heads"},
-    };
     smelt__sparse_gqa_name(spec, plan);
-    smelt__plan_add_rows(plan, spec, constants, 2);
+    SMELT__PLAN_ADD(
+        plan, spec,
+        {"LIST_HEADS", NULL, shape.kv_heads / shape.lists, "KV heads that share a list"},
+        {"UNITS", NULL, shape.units, "groups of 8 of a KV head's query heads"});
 }
 
 /* ---- sums of partial results ------------------------------------------------------------------
@@ -89,14 +85,12 @@ static int plan_merge(const struct smelt__spec *spec, const struct smelt__arch *
                       struct smelt__plan *plan, struct smelt__message *message) {
     const int dv = (int)smelt__spec_get(spec, "dv");
     (void)arch, (void)message; /* every architecture has it */
-    const struct smelt__plan_row constants[] = {
-        {"COLUMNS", NULL, dv, "columns of a partial result"},
+    smelt__sparse_gqa_name_block(spec, plan);
+    SMELT__PLAN_ADD(
+        plan, spec, {"COLUMNS", NULL, dv, "columns of a partial result"},
         {"HAS_SINK", "sink", (int)smelt__spec_get(spec, "sink"),
          "1: a logit per head in the denominator"},
-        {"UNITES", "unite", (int)smelt__spec_get(spec, "unite"), "1: lists may be united"},
-    };
-    smelt__sparse_gqa_name_block(spec, plan);
-    smelt__plan_add_rows(plan, spec, constants, 3);
+        {"UNITES", "unite", (int)smelt__spec_get(spec, "unite"), "1: lists may be united"});
     smelt__plan_set_threads(plan, THREADS, dv <= WIDE ? BLOCKS : BLOCKS_WIDE);
     plan->persistent = 1;
     return 0;
@@ -122,12 +116,10 @@ static int plan_sums(const struct smelt__spec *spec, const struct smelt__arch *a
     const int of_keys = smelt__spec_get(spec, "pass") == SMELT__GQA_SUMS_KEYS;
     const int dqk = (int)smelt__spec_get(spec, "dqk");
     (void)arch, (void)message; /* every architecture has both */
-    const struct smelt__plan_row constants[] = {
-        {"COLUMNS", NULL, dqk, "columns of a partial result of a query"},
-        {"BLOCK_KEYS", NULL, (int)smelt__spec_get(spec, "granularity"), "keys of a block"},
-    };
     smelt__sparse_gqa_name_block(spec, plan);
-    smelt__plan_add_rows(plan, spec, constants, 2);
+    SMELT__PLAN_ADD(
+        plan, spec, {"COLUMNS", NULL, dqk, "columns of a partial result of a query"},
+        {"BLOCK_KEYS", NULL, (int)smelt__spec_get(spec, "granularity"), "keys of a block"});
     smelt__plan_set_threads(plan, of_keys ? KEY_THREADS : THREADS,
                             of_keys       ? KEY_BLOCKS
                             : dqk <= WIDE ? BLOCKS

@@ -34,12 +34,14 @@ enum kind { OUT, DQ, TARGET };
 struct smelt__choice {
     enum kind kind;
     struct smelt__gqa_shape shape;
-    int row_tiles;
+    int row_tiles, rows; /* m16 tiles of a group's heads, and their rows */
+    int blocks, warps;
+    /* All but sparse_gqa_bwd_keys: */
+    int items; /* of a query: its KV heads; of the target, its lists */
     int wide, most_groups, key_groups, query_in_registers;
-    int blocks;
     struct smelt__pipeline_shape pipeline;
     /* sparse_gqa_bwd_keys: */
-    int padded_heads, most_keys, block_keys, tile_rows, warps;
+    int block_keys, tile_rows;
 };
 
 static int row_bytes(int columns) {
@@ -52,23 +54,21 @@ static void begin_any(struct smelt__choice *choice, const struct smelt__spec *sp
     *choice = (struct smelt__choice){.shape = smelt__sparse_gqa_shape(spec)};
     choice->kind = choice->shape.dv == 0 ? TARGET : has_sink ? OUT : DQ;
     choice->row_tiles = (choice->shape.group + TILE - 1) / TILE;
+    choice->rows = choice->row_tiles * TILE;
 }
 
 static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
     int groups = 1;
     begin_any(choice, spec);
+    choice->items = choice->kind == TARGET ? choice->shape.lists : choice->shape.kv_heads;
     while (groups * choice->row_tiles < FEWEST_WARPS)
         groups *= 2;
     choice->most_groups = smelt__spec_knob(spec, "key_groups", groups);
 }
 
-static int warps_of(const struct smelt__choice *choice) {
-    return choice->row_tiles * choice->key_groups;
-}
-
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    const int rows = choice->row_tiles * TILE,
-              staged = choice->pipeline.stages * choice->pipeline.block_keys;
+    const int rows = choice->rows, keys = choice->pipeline.block_keys;
+    const int staged = choice->pipeline.stages * keys;
     const int key_bytes = staged * row_bytes(choice->shape.dqk);
     const int value_bytes = staged * row_bytes(choice->shape.dv);
     const int sum_bytes =
@@ -84,17 +84,16 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
                                : "key blocks; at the end, from here on, the sums of the output");
     smelt__plan_add_region(plan, "VALUES_OFFSET", value_bytes > sum_bytes ? value_bytes : sum_bytes,
                            SMELT__TILE_ALIGNMENT, "their values");
-    smelt__plan_add_region(plan, "ROWS_OFFSET",
-                           (choice->pipeline.stages + 1) * choice->pipeline.block_keys * 4,
+    smelt__plan_add_region(plan, "ROWS_OFFSET", (choice->pipeline.stages + 1) * keys * 4,
                            SMELT__SMALL_ALIGNMENT, "row numbers of key blocks");
     if (choice->kind == OUT)
         smelt__plan_add_region(plan, "STATE_OFFSET", choice->key_groups * rows * 8,
                                SMELT__SMALL_ALIGNMENT,
                                "maximum and sum of each partial result, fp32");
     if (choice->kind == TARGET)
-        smelt__plan_add_region(
-            plan, "SUMS_OFFSET", 2 * choice->row_tiles * choice->pipeline.block_keys * 4,
-            SMELT__SMALL_ALIGNMENT, "sums over a warp's heads of two key blocks, fp32");
+        smelt__plan_add_region(plan, "SUMS_OFFSET", 2 * choice->row_tiles * keys * 4,
+                               SMELT__SMALL_ALIGNMENT,
+                               "sums over a warp's heads of two key blocks, fp32");
     smelt__plan_add_region(plan, "RANGE_OFFSET", 2 * 4, 8, "which items the launch takes");
 }
 
@@ -108,7 +107,7 @@ static struct smelt__needs needs(const struct smelt__choice *choice,
                          : choice->shape.dv / 2 + warp_keys / 2 +
                                (choice->query_in_registers ? choice->shape.dqk / 4 : 0);
     (void)arch;
-    return (struct smelt__needs){warps_of(choice) * SMELT__WARP, choice->blocks,
+    return (struct smelt__needs){choice->warps * SMELT__WARP, choice->blocks,
                                  sums + warp_keys / 4 + OTHER_REGISTERS};
 }
 
@@ -122,8 +121,9 @@ static int shape_legal(struct smelt__choice *choice) {
 
 static int groups_legal(struct smelt__choice *choice) {
     const int keys = choice->pipeline.block_keys;
+    choice->warps = choice->row_tiles * choice->key_groups;
     return choice->key_groups <= choice->most_groups && keys % (choice->key_groups * TILE) == 0 &&
-           keys <= warps_of(choice) * SMELT__WARP;
+           keys <= choice->warps * SMELT__WARP;
 }
 
 static int query_legal(struct smelt__choice *choice) {
@@ -139,8 +139,7 @@ static const struct smelt__axis axes[] = {
 };
 
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .begin = begin,
     .add_regions = add_regions,
     .needs = needs,
@@ -150,36 +149,28 @@ static const struct smelt__search search = {
              "thread block has threads",
 };
 
-/* A query's KV heads; of the target, its lists. */
-static int items_of(const struct smelt__choice *choice) {
-    return choice->kind == TARGET ? choice->shape.lists : choice->shape.kv_heads;
-}
-
 static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row in_registers = {"QUERY_IN_REGISTERS", NULL,
-                                                 choice->query_in_registers,
-                                                 "1: query fragments are loaded once"};
-    const struct smelt__plan_row has_sink = {
-        "HAS_SINK", NULL, choice->kind == OUT ? smelt__spec_knob(spec, "sink", 0) : 0,
-        "1: a logit per head in the denominator"};
-    const struct smelt__plan_row constants[] = {
+    SMELT__PLAN_ADD(
+        plan, spec,
         {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
          "rows of one step of the main loop"},
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
         {"KEY_GROUPS", "key_groups", choice->key_groups, "warps that divide a block's keys"},
         {"ROW_TILES", NULL, choice->row_tiles, "m16 tiles of a group's heads"},
         {"BLOCK_HEADS", NULL, choice->shape.group, "heads of a thread block"},
-        {"BLOCK_ROWS", NULL, choice->row_tiles * TILE, "a group's heads, padded"},
-        {"WARPS", NULL, warps_of(choice), "warps of a thread block"},
-        {"HEAD_BLOCKS", NULL, items_of(choice), "items of a query"},
-        {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"BLOCK_ROWS", NULL, choice->rows, "a group's heads, padded"},
+        {"WARPS", NULL, choice->warps, "warps of a thread block"},
+        {"HEAD_BLOCKS", NULL, choice->items, "items of a query"},
+        {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"});
     if (choice->kind != DQ)
-        smelt__plan_add_rows(plan, spec, &in_registers, 1);
+        SMELT__PLAN_ADD(plan, spec,
+                        {"QUERY_IN_REGISTERS", NULL, choice->query_in_registers,
+                         "1: query fragments are loaded once"});
     if (choice->kind == OUT)
-        smelt__plan_add_rows(plan, spec, &has_sink, 1);
+        SMELT__PLAN_ADD(plan, spec,
+                        {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
+                         "1: a logit per head in the denominator"});
 }
 
 int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
@@ -189,9 +180,9 @@ int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smel
         return -1;
     smelt__sparse_gqa_name(spec, plan);
     add_constants(&choice, spec, plan);
-    smelt__plan_set_threads(plan, warps_of(&choice) * SMELT__WARP, choice.blocks);
+    smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->item = "query";
-    plan->blocks_per_item = items_of(&choice);
+    plan->blocks_per_item = choice.items;
     return 0;
 }
 
@@ -199,21 +190,9 @@ int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smel
  * The rule. An item has as many keys, and a tile as many rows, as fit, at most 64: each tile of queries is
  * read once for all keys of an item. Eight warps; four for a single tile of keys. */
 
-static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
-    begin_any(choice, spec);
-    const int granularity = choice->shape.granularity;
-    choice->padded_heads = choice->row_tiles * TILE;
-    choice->most_keys = granularity < TILE        ? TILE
-                        : granularity < MOST_KEYS ? granularity
-                                                  : MOST_KEYS;
-}
-
-static int tile_queries(const struct smelt__choice *choice) {
-    return choice->tile_rows < choice->padded_heads ? 1 : choice->tile_rows / choice->padded_heads;
-}
-
 static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->tile_rows, block = choice->block_keys;
+    const int queries = rows > choice->rows ? rows / choice->rows : 1;
     smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->shape.dqk),
                            SMELT__TILE_ALIGNMENT, "the item's keys");
     smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->shape.dv),
@@ -226,8 +205,8 @@ static void add_key_regions(const struct smelt__choice *choice, struct smelt__pl
                            SMELT__TILE_ALIGNMENT, "P and dS of a tile");
     smelt__plan_add_region(plan, "STATISTICS_OFFSET", KEY_STAGES * rows * 8, SMELT__SMALL_ALIGNMENT,
                            "base and delta of a tile's rows");
-    smelt__plan_add_region(plan, "MEMBERS_OFFSET", 3 * tile_queries(choice) * 16,
-                           SMELT__SMALL_ALIGNMENT, "queries of the tiles to come");
+    smelt__plan_add_region(plan, "MEMBERS_OFFSET", 3 * queries * 16, SMELT__SMALL_ALIGNMENT,
+                           "queries of the tiles to come");
     smelt__plan_add_region(plan, "ROWS_OFFSET", block * 4, SMELT__SMALL_ALIGNMENT,
                            "the item's row numbers");
     smelt__plan_add_region(plan, "REACH_OFFSET", choice->warps * 4, SMELT__SMALL_ALIGNMENT,
@@ -246,14 +225,14 @@ static struct smelt__needs key_needs(const struct smelt__choice *choice,
 }
 
 static int keys_legal(struct smelt__choice *choice) {
+    const int granularity = choice->shape.granularity;
     choice->warps = choice->block_keys > TILE ? 8 : 4;
-    return choice->block_keys <= choice->most_keys;
+    return choice->block_keys <= (granularity > TILE ? granularity : TILE);
 }
 
 /* Rows of whole queries, or whole parts of one. */
 static int rows_legal(struct smelt__choice *choice) {
-    return choice->tile_rows % choice->padded_heads == 0 ||
-           choice->padded_heads % choice->tile_rows == 0;
+    return choice->tile_rows % choice->rows == 0 || choice->rows % choice->tile_rows == 0;
 }
 
 static const struct smelt__axis key_axes[] = {
@@ -263,9 +242,8 @@ static const struct smelt__axis key_axes[] = {
 };
 
 static const struct smelt__search key_search = {
-    .axes = key_axes,
-    .count = sizeof key_axes / sizeof *key_axes,
-    .begin = begin_keys,
+    SMELT__AXES(key_axes),
+    .begin = begin_any,
     .add_regions = add_key_regions,
     .needs = key_needs,
     .less_shared = "fewer tile_rows or blocks",
@@ -279,18 +257,16 @@ int smelt__sparse_gqa_bwd_keys_plan_mma(const struct smelt__spec *spec,
     struct smelt__choice choice;
     if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
-    const struct smelt__plan_row constants[] = {
-        {"TILE_ROWS", "tile_rows", choice.tile_rows, "rows of a tile of queries"},
+    smelt__sparse_gqa_name(spec, plan);
+    SMELT__PLAN_ADD(
+        plan, spec, {"TILE_ROWS", "tile_rows", choice.tile_rows, "rows of a tile of queries"},
         {"STAGES", NULL, KEY_STAGES, "tiles of queries in shared memory"},
         {"BLOCK_KEYS", NULL, choice.block_keys, "keys of an item"},
-        {"PADDED_HEADS", NULL, choice.padded_heads, "rows of a query: its group's heads, padded"},
+        {"PADDED_HEADS", NULL, choice.rows, "rows of a query: its group's heads, padded"},
         {"WARPS", NULL, choice.warps, "warps of a thread block"},
         {"UNIT_UNROLL", NULL, UNIT_UNROLL, "k-steps of dk and dv unrolled"},
         {"VECTOR_REDUCTIONS", NULL, arch->capability_major >= HOPPER,
-         "1: four sums are added at once"},
-    };
-    smelt__sparse_gqa_name(spec, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+         "1: four sums are added at once"});
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->persistent = 1;
     return 0;

@@ -57,10 +57,10 @@ static const struct {
 struct smelt__choice {
     struct smelt__gqa_shape shape;
     int consumers;
-    int buffers;           /* of K and V */
-    int stages;            /* tiles of queries in flight */
-    int teams, ds_buffers; /* keys: warpgroups of a tile; buffers of a team's dS */
-    int row, queries;      /* united: of the table; buffers of Q */
+    int most_buffers, buffers; /* of K and V */
+    int teams, stages; /* tiles of queries in flight, a multiple of the teams that share them */
+    int ds_buffers;    /* keys: buffers of a team's dS */
+    int row, queries;  /* united: of the table; buffers of Q */
 };
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -83,41 +83,69 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
                                      .consumers = SMELT__GQA_CONSUMERS};
 }
 
-static void add_blocks(const struct smelt__choice *choice, int buffers, const char *keys,
-                       const char *values, struct smelt__plan *plan) {
-    const int block = buffers * choice->shape.granularity * ROW_BYTES;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->shape.dqk) * block, ALIGNMENT, keys);
+static void add_blocks(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    const int block = choice->buffers * choice->shape.granularity * ROW_BYTES;
+    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->shape.dqk) * block, ALIGNMENT,
+                           "a block's keys, in each buffer");
     smelt__plan_add_region(plan, "VALUES_OFFSET", tiles(choice->shape.dv) * block, ALIGNMENT,
-                           values);
+                           "its values, in each buffer");
 }
 
 static void add_barriers(int count, struct smelt__plan *plan) {
     smelt__plan_add_region(plan, "BARRIERS_OFFSET", count * BARRIER_BYTES, 8, "mbarriers");
 }
 
-/* Registers are divided by setmaxnreg: no estimate limits the search. */
-static struct smelt__needs needs(const struct smelt__choice *choice,
-                                 const struct smelt__arch *arch) {
-    (void)arch;
-    return (struct smelt__needs){(choice->consumers + 1) * SMELT__WARPGROUP, 1, 0};
-}
-
 /* Adds what all these kernels' plans have, except for the regions. */
 static void finish(const struct smelt__choice *choice, const struct smelt__spec *spec,
                    struct registers registers, struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
+    smelt__sparse_gqa_name_block(spec, plan);
+    SMELT__PLAN_ADD(
+        plan, spec,
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
         {"BLOCK_KEYS", NULL, choice->shape.granularity, "keys of a block"},
         {"BOX_UNITS", NULL, box_units(choice->shape.units), "groups of 8 heads that a box copies"},
         {"CONSUMER_REGISTERS", NULL, registers.consumer, "registers of a thread that computes"},
-        {"PRODUCER_REGISTERS", NULL, registers.producer, "registers of a thread that copies"},
-    };
-    smelt__sparse_gqa_name_block(spec, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"PRODUCER_REGISTERS", NULL, registers.producer, "registers of a thread that copies"});
     smelt__plan_set_threads(plan, (choice->consumers + 1) * SMELT__WARPGROUP, 1);
     plan->persistent = 1;
 }
+
+/* ---- kernels whose items are segments: forward, keys ------------------------------------------ */
+
+static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
+    const int stages = choice->stages;
+    add_blocks(choice, plan);
+    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->shape.dqk) * TILE_BYTES,
+                           ALIGNMENT, "tiles of queries, in each stage");
+    if (choice->ds_buffers) {
+        smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->shape.dv) * TILE_BYTES,
+                               ALIGNMENT, "tiles of the output's gradient, in each stage");
+        smelt__plan_add_region(plan, "DS_OFFSET",
+                               choice->teams * choice->ds_buffers * choice->shape.granularity *
+                                   ROW_BYTES,
+                               ALIGNMENT, "a tile's dS, in each team's buffers");
+        smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
+                               "base and delta of their rows, in each stage");
+    }
+    smelt__plan_add_region(plan, "TILES_OFFSET", stages * DESCRIPTION, 16,
+                           "description of the tile's rows, in each stage");
+    add_barriers(2 * (stages + choice->buffers), plan);
+}
+
+static int buffers_legal(struct smelt__choice *choice) {
+    return choice->buffers <= choice->most_buffers;
+}
+
+static int stages_legal(struct smelt__choice *choice) {
+    return choice->stages % choice->teams == 0;
+}
+
+/* As many buffers of K and V and, then, as many stages as fit. */
+static const struct smelt__axis axes[] = {
+    SMELT__AXIS(buffers, NULL, buffers_legal, 2, 1),
+    SMELT__AXIS(stages, NULL, stages_legal, 6, 5, 4, 3, 2, 1),
+};
 
 /* Adds the constants and the launch data of a kernel whose items are segments. */
 static void add_segment(const struct smelt__choice *choice, const struct smelt__spec *spec,
@@ -125,49 +153,27 @@ static void add_segment(const struct smelt__choice *choice, const struct smelt__
     struct smelt__sparse_gqa_launch *const launch = (void *)plan->launch;
     const int segment =
         smelt__spec_knob(spec, "segment", segment_tiles * TILE_UNITS / choice->shape.units);
-    const struct smelt__plan_row constants[] = {
-        {"SEGMENT", "segment", segment, "queries of an item"},
-        {"STAGES", NULL, choice->stages, "tiles of queries in flight"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, 2);
+    SMELT__PLAN_ADD(plan, spec, {"SEGMENT", "segment", segment, "queries of an item"},
+                    {"STAGES", NULL, choice->stages, "tiles of queries in flight"});
     launch->segment = segment;
     launch->box_heads = box_units(choice->shape.units) * SMELT__GQA_UNIT;
 }
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
+/* A warpgroup has a tile for itself. */
 static void begin_forward(struct smelt__choice *choice, const struct smelt__spec *spec) {
     begin(choice, spec);
     const int values = (choice->shape.dv + choice->shape.granularity) / 2;
     choice->consumers = smelt__spec_knob(spec, "consumers", values <= MOST_VALUES ? 3 : 2);
+    choice->most_buffers = 2;
+    choice->teams = choice->consumers;
 }
 
-static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
-               "its values, in each buffer", plan);
-    smelt__plan_add_region(plan, "QUERY_OFFSET",
-                           choice->stages * tiles(choice->shape.dqk) * TILE_BYTES, ALIGNMENT,
-                           "tiles of queries, in each stage");
-    smelt__plan_add_region(plan, "TILES_OFFSET", choice->stages * DESCRIPTION, 16,
-                           "description of the tile's rows, in each stage");
-    add_barriers(2 * (choice->stages + choice->buffers), plan);
-}
-
-static int stages_legal(struct smelt__choice *choice) {
-    return choice->stages % choice->consumers == 0;
-}
-
-/* Two buffers of K and V, and as many stages as fit, if any do; else one. */
-static const struct smelt__axis axes[] = {
-    SMELT__AXIS(buffers, NULL, NULL, 2, 1),
-    SMELT__AXIS(stages, NULL, stages_legal, 6, 5, 4, 3, 2),
-};
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .begin = begin_forward,
     .add_regions = add_regions,
-    .needs = needs,
     .less_shared = "fewer consumers",
 };
 
@@ -178,12 +184,10 @@ int smelt__sparse_gqa_fwd_plan_sm90(const struct smelt__spec *spec, const struct
         return smelt__sparse_gqa_fwd_plan_few(spec, arch, plan, message);
     if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
-    const struct smelt__plan_row constants[] = {
-        {"CONSUMERS", "consumers", choice.consumers, "warpgroups that compute"},
-        {"KV_BUFFERS", NULL, choice.buffers, "blocks of keys in flight"},
-    };
     finish(&choice, spec, choice.consumers > 2 ? of_three : of_two, plan);
-    smelt__plan_add_rows(plan, spec, constants, 2);
+    SMELT__PLAN_ADD(plan, spec,
+                    {"CONSUMERS", "consumers", choice.consumers, "warpgroups that compute"},
+                    {"KV_BUFFERS", NULL, choice.buffers, "blocks of keys in flight"});
     add_segment(&choice, spec, SEGMENT_TILES, plan);
     return 0;
 }
@@ -196,41 +200,15 @@ int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape) {
 
 static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
     begin(choice, spec);
+    choice->most_buffers = 1;
     choice->teams = choice->consumers * TILE_ROWS / choice->shape.granularity;
     choice->ds_buffers = choice->teams > 1 ? 1 : 2;
 }
 
-static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    const int stages = choice->stages;
-    add_blocks(choice, 1, "a block's keys", "its values", plan);
-    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->shape.dqk) * TILE_BYTES,
-                           ALIGNMENT, "tiles of queries, in each stage");
-    smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->shape.dv) * TILE_BYTES,
-                           ALIGNMENT, "tiles of the output's gradient, in each stage");
-    smelt__plan_add_region(plan, "DS_OFFSET",
-                           choice->teams * choice->ds_buffers * choice->shape.granularity *
-                               ROW_BYTES,
-                           ALIGNMENT, "a tile's dS, in each team's buffers");
-    smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
-                           "base and delta of their rows, in each stage");
-    smelt__plan_add_region(plan, "TILES_OFFSET", stages * DESCRIPTION, 16,
-                           "description of the tile's rows, in each stage");
-    add_barriers(2 * stages + 2, plan);
-}
-
-static int key_stages_legal(struct smelt__choice *choice) {
-    return choice->stages % choice->teams == 0;
-}
-
-/* As many stages as fit, a multiple of the teams. */
-static const struct smelt__axis key_axes[] = {
-    SMELT__AXIS(stages, NULL, key_stages_legal, 6, 5, 4, 3, 2, 1)};
 static const struct smelt__search key_search = {
-    .axes = key_axes,
-    .count = 1,
+    SMELT__AXES(axes),
     .begin = begin_keys,
-    .add_regions = add_key_regions,
-    .needs = needs,
+    .add_regions = add_regions,
     .less_shared = "smaller widths",
 };
 
@@ -247,17 +225,14 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
             MOST_COLUMNS);
     if (smelt__search_plan(&key_search, spec, arch, &choice, plan, message))
         return -1;
-    const int wide = choice.shape.dqk + choice.shape.dv > ALL_ROWS_COLUMNS;
-    const struct smelt__plan_row constants[] = {
-        {"SCORE_ROWS", NULL, wide ? TILE_ROWS / 2 : TILE_ROWS,
-         "rows of a tile whose scores a thread has at once"},
-        {"DS_BUFFERS", NULL, choice.ds_buffers, "buffers of a team's dS"},
-    };
+    const int wide = shape.dqk + shape.dv > ALL_ROWS_COLUMNS;
     finish(&choice, spec, wide ? of_wide_keys : of_keys, plan);
-    smelt__plan_add_rows(plan, spec, constants, 2);
+    SMELT__PLAN_ADD(plan, spec,
+                    {"SCORE_ROWS", NULL, wide ? TILE_ROWS / 2 : TILE_ROWS,
+                     "rows of a tile whose scores a thread has at once"},
+                    {"DS_BUFFERS", NULL, choice.ds_buffers, "buffers of a team's dS"});
     add_segment(&choice, spec, KEY_SEGMENT_TILES, plan);
-    if (choice.shape.dqk == 192 &&
-        choice.shape.dv == 128) /* three times as fast as mma in spite of it */
+    if (shape.dqk == 192 && shape.dv == 128) /* three times as fast as mma in spite of it */
         plan->spill_bytes = 16;
     return 0;
 }
@@ -286,8 +261,7 @@ static void add_united_regions(const struct smelt__choice *choice, struct smelt_
     smelt__plan_add_region(plan, "QUERY_OFFSET",
                            tiles_of_queries * tiles(choice->shape.dqk) * TILE_BYTES, ALIGNMENT,
                            "tiles of queries, in each buffer");
-    add_blocks(choice, choice->buffers, "a block's keys, in each buffer",
-               "its values, in each buffer", plan);
+    add_blocks(choice, plan);
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
                            "description of the block, in each buffer");
     smelt__plan_add_region(plan, "ITEMS_OFFSET",
@@ -299,11 +273,9 @@ static void add_united_regions(const struct smelt__choice *choice, struct smelt_
 static const struct smelt__axis united_axes[] = {
     SMELT__AXIS_INDICES(row, take_buffers, united_buffers)};
 static const struct smelt__search united_search = {
-    .axes = united_axes,
-    .count = 1,
+    SMELT__AXES(united_axes),
     .begin = begin,
     .add_regions = add_united_regions,
-    .needs = needs,
     .less_shared = "smaller widths",
 };
 
@@ -319,15 +291,13 @@ static int plan_united(const struct smelt__spec *spec, const struct smelt__arch 
                                   MOST_UNITED_VALUES, MOST_UNITED_UNITS * SMELT__GQA_UNIT);
     if (smelt__search_plan(&united_search, spec, arch, &choice, plan, message))
         return -1;
-    const struct smelt__plan_row constants[] = {
-        {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
-         "1: a logit per head in the denominator"},
-        {"CONSUMERS", NULL, choice.consumers, "warpgroups that compute"},
-        {"Q_BUFFERS", NULL, choice.queries, "tiles of queries in flight"},
-        {"STAGES", NULL, choice.buffers, "blocks of keys in flight"},
-    };
     finish(&choice, spec, of_united, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+    SMELT__PLAN_ADD(plan, spec,
+                    {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
+                     "1: a logit per head in the denominator"},
+                    {"CONSUMERS", NULL, choice.consumers, "warpgroups that compute"},
+                    {"Q_BUFFERS", NULL, choice.queries, "tiles of queries in flight"},
+                    {"STAGES", NULL, choice.buffers, "blocks of keys in flight"});
     launch->queries = choice.consumers * (TILE_UNITS / shape.units);
     return 0;
 }

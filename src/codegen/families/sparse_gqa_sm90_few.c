@@ -37,9 +37,6 @@ static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                  int others, int more, int part_tiles, struct smelt__few_heads *choice,
                  struct smelt__plan *plan) {
     const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
-    const struct smelt__plan_row item_queries = {"ITEM_QUERIES", has_knob ? "item_queries" : NULL,
-                                                 choice->queries,
-                                                 "queries of an item, whose lists are united"};
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
     choice->most_stages = MOST_BLOCKS;
     choice->leading_tiles = leading;
@@ -54,7 +51,9 @@ static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
     smelt__sparse_gqa_name(spec, plan);
     smelt__few_heads_plan(spec, choice, plan);
     if (choice->queries) {
-        smelt__plan_add_rows(plan, spec, &item_queries, 1);
+        SMELT__PLAN_ADD(plan, spec,
+                        {"ITEM_QUERIES", has_knob ? "item_queries" : NULL, choice->queries,
+                         "queries of an item, whose lists are united"});
         plan->item = "query"; /* else items are not queries, whose number the call knows */
     }
     ((struct smelt__sparse_gqa_launch *)(void *)plan->launch)->queries = choice->queries;

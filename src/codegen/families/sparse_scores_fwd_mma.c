@@ -102,8 +102,7 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 }
 
 static const struct smelt__search search = {
-    .axes = axes,
-    .count = sizeof axes / sizeof *axes,
+    SMELT__AXES(axes),
     .by_cost = 1,
     .begin = begin,
     .add_regions = add_regions,
@@ -116,8 +115,9 @@ static const struct smelt__search search = {
 
 static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
-        {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys, "slots of a step"},
+    smelt__mma_add_columns(&choice->shape, plan);
+    SMELT__PLAN_ADD(
+        plan, spec, {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys, "slots of a step"},
         {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
         {"WARPS", "warps", choice->warps, "warps of a thread block"},
         {"COMPACT", NULL, 0, "0: slots keep their positions"},
@@ -132,10 +132,7 @@ static void add_constants(const struct smelt__choice *choice, const struct smelt
          "warps that divide the depth and compute partial sums"},
         {"QUERY_IN_REGISTERS", NULL, 0, "0: query fragments are loaded anew"},
         {"SCORE_UNROLL", NULL, SCORE_UNROLL, "k-steps unrolled"},
-        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"},
-    };
-    smelt__mma_add_columns(&choice->shape, plan);
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds, a power of two"});
 }
 
 int smelt__sparse_scores_fwd_plan_mma(const struct smelt__spec *spec,

@@ -143,7 +143,8 @@ static void choose_heads(const struct smelt__spec *spec, struct choice *choice) 
 
 static void add_constants(const struct smelt__spec *spec, const struct choice *choice,
                           struct smelt__plan *plan) {
-    const struct smelt__plan_row constants[] = {
+    SMELT__PLAN_ADD(
+        plan, spec,
         {"RING_TILES", "ring_tiles", choice->ring_tiles,
          "tiles of 64 columns of a key block in flight"},
         {"QUERY_BUFFERS", "query_buffers", choice->query_buffers,
@@ -163,9 +164,7 @@ static void add_constants(const struct smelt__spec *spec, const struct choice *c
         {"GATHER_REGISTERS", NULL, choice->by_heads ? ROWS_GATHER_REGISTERS : GATHER_REGISTERS,
          "registers of a thread that gathers"},
         {"BLOCKS_PER_MULTIPROCESSOR", NULL, 1, "thread blocks resident at once"},
-        {"THREADS", NULL, THREADS, "threads of a thread block"},
-    };
-    smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
+        {"THREADS", NULL, THREADS, "threads of a thread block"});
 }
 
 int smelt__sparse_scores_fwd_plan_sm90(const struct smelt__spec *spec,

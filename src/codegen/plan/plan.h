@@ -105,6 +105,12 @@ struct smelt__plan_row {
 void smelt__plan_add_rows(struct smelt__plan *plan, const struct smelt__spec *spec,
                           const struct smelt__plan_row *rows, int count);
 
+/* The same for rows in braces. */
+#define SMELT__PLAN_ADD(plan, spec, ...)                                                           \
+    smelt__plan_add_rows(plan, spec, (const struct smelt__plan_row[]){__VA_ARGS__},                \
+                         (int)(sizeof((const struct smelt__plan_row[]){__VA_ARGS__}) /             \
+                               sizeof(struct smelt__plan_row)))
+
 /* The value of a constant or a region's offset; 0 if there is none of that name (*found, which may
  * be NULL, tells). */
 int smelt__plan_constant(const struct smelt__plan *plan, const char *name, int *found);

@@ -19,7 +19,9 @@ struct state {
 
 static int fits(const struct state *state) {
     const struct smelt__search *search = state->search;
-    const struct smelt__needs needs = search->needs(state->choice, state->arch);
+    const struct smelt__needs one = {SMELT__WARP, 1, 0};
+    const struct smelt__needs needs =
+        search->needs ? search->needs(state->choice, state->arch) : one;
     if (needs.threads > MOST_THREADS ||
         needs.threads * needs.blocks > state->arch->threads_per_multiprocessor)
         return 0;

@@ -62,11 +62,14 @@ struct smelt__search {
     void (*begin)(struct smelt__choice *choice,
                   const struct smelt__spec *spec); /* initialises all fields */
     void (*add_regions)(const struct smelt__choice *choice, struct smelt__plan *plan);
+    /* NULL: one resident thread block, which divides all registers itself. */
     struct smelt__needs (*needs)(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch);
     long (*cost)(const struct smelt__choice *choice); /* NULL if by_cost is 0 */
     const char *less_shared, *less_registers, *legal; /* see smelt__excess_explain */
 };
+
+#define SMELT__AXES(table) .axes = (table), .count = sizeof(table) / sizeof *(table)
 
 /* Finds a configuration, and adds its regions to the plan. 0: none fits. */
 int smelt__search_find(const struct smelt__search *search, const struct smelt__spec *spec,
