@@ -124,12 +124,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(dense_lse, heads),
-    SMELT__SPEC_KEY(dense_lse, dqk),
-    SMELT__SPEC_KEY(dense_lse, kv_heads),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(dense_lse, SMELT__DENSE_LSE_KEYS)
 
 static const struct smelt__harness_pass passes[] = {
     {SMELT__PASS(FORWARD, "forward", &smelt__dense_lse_table), .leaves_free = 1},

@@ -274,16 +274,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_bwd, heads),
-    SMELT__SPEC_KEY(indexer_bwd, dim),
-    SMELT__SPEC_KEY(indexer_bwd, topk),
-    SMELT__SPEC_KEY(indexer_bwd, activation),
-    SMELT__SPEC_KEY(indexer_bwd, granularity),
-    SMELT__SPEC_KEY(indexer_bwd, weights_dtype),
-    SMELT__SPEC_APART(indexer_bwd, deterministic),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_bwd, SMELT__INDEXER_BWD_KEYS)
 
 #define PASS(number)                                                                               \
     {                                                                                              \

@@ -584,20 +584,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_dense_loss, heads),
-    SMELT__SPEC_KEY(indexer_dense_loss, dqk),
-    SMELT__SPEC_KEY(indexer_dense_loss, kv_heads),
-    SMELT__SPEC_KEY(indexer_dense_loss, index_heads),
-    SMELT__SPEC_KEY(indexer_dense_loss, index_dim),
-    SMELT__SPEC_KEY(indexer_dense_loss, activation),
-    SMELT__SPEC_KEY(indexer_dense_loss, weights_dtype),
-    SMELT__SPEC_KEY(indexer_dense_loss, groups),
-    SMELT__SPEC_KEY(indexer_dense_loss, granularity),
-    SMELT__SPEC_KEY(indexer_dense_loss, block_max),
-    SMELT__SPEC_APART(indexer_dense_loss, deterministic),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_dense_loss, SMELT__INDEXER_DENSE_LOSS_KEYS)
 
 #define PASS(number)                                                                               \
     {                                                                                              \

@@ -245,18 +245,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_logits, heads),
-    SMELT__SPEC_KEY(indexer_logits, dim),
-    SMELT__SPEC_KEY(indexer_logits, dtype),
-    SMELT__SPEC_KEY(indexer_logits, activation),
-    SMELT__SPEC_KEY(indexer_logits, weights),
-    SMELT__SPEC_KEY(indexer_logits, groups),
-    SMELT__SPEC_KEY(indexer_logits, block_max),
-    SMELT__SPEC_KEY(indexer_logits, candidate_block),
-    SMELT__SPEC_KEY(indexer_logits, weights_dtype),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_logits, SMELT__INDEXER_LOGITS_KEYS)
 
 #define PASS(number)                                                                               \
     {                                                                                              \

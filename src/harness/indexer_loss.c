@@ -26,12 +26,11 @@ enum scores {
     FAR_OFF, /* logits independent of the target */
     TRAINED, /* logits close to the target's logarithm */
     ODD,     /* of all kinds: zeros, infinities, NaN */
-    CERTAIN, /* target and probability are concentrated on one slot; grad_loss is infinite */
-    SCORES_KINDS
+    CERTAIN  /* target and probability are concentrated on one slot; grad_loss is infinite */
 };
 
 static const char *const scores_names[] = {"far-off", "trained", "odd", "certain", NULL};
-enum outputs { GRAD, QUERIES, LOSS_ALONE, OUTPUTS_KINDS };
+enum outputs { GRAD, QUERIES, LOSS_ALONE };
 static const char *const outputs_names[] = {"grad", "losses", "loss", NULL};
 static const char *const options[] = {"width", "valid", "documents", "lists", "topk-length", NULL};
 
@@ -413,10 +412,7 @@ static int rates(const struct smelt__problem *problem,
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_loss, topk),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_loss, SMELT__INDEXER_LOSS_KEYS)
 
 static const struct smelt__harness_pass passes[] = {
     {SMELT__PASS(FORWARD, "forward", &smelt__indexer_loss_table), .given = given, .shape = shape,

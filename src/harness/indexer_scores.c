@@ -207,12 +207,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_scores, heads),         SMELT__SPEC_KEY(indexer_scores, dim),
-    SMELT__SPEC_KEY(indexer_scores, topk),          SMELT__SPEC_KEY(indexer_scores, activation),
-    SMELT__SPEC_KEY(indexer_scores, granularity),   SMELT__SPEC_KEY(indexer_scores, block_max),
-    SMELT__SPEC_KEY(indexer_scores, weights_dtype), {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_scores, SMELT__INDEXER_SCORES_KEYS)
 
 #define PASS(number)                                                                               \
     {                                                                                              \

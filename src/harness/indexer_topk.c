@@ -510,27 +510,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(indexer_topk, heads),
-    SMELT__SPEC_KEY(indexer_topk, dim),
-    SMELT__SPEC_KEY(indexer_topk, dtype),
-    SMELT__SPEC_KEY(indexer_topk, activation),
-    SMELT__SPEC_KEY(indexer_topk, weights),
-    SMELT__SPEC_KEY(indexer_topk, groups),
-    SMELT__SPEC_KEY(indexer_topk, block_max),
-    SMELT__SPEC_KEY(indexer_topk, topk),
-    SMELT__SPEC_KEY(indexer_topk, order),
-    SMELT__SPEC_KEY(indexer_topk, pinned),
-    SMELT__SPEC_KEY(indexer_topk, expand),
-    SMELT__SPEC_KEY(indexer_topk, tail),
-    SMELT__SPEC_KEY(indexer_topk, publish),
-    SMELT__SPEC_KEY(indexer_topk, publish_block),
-    SMELT__SPEC_KEY(indexer_topk, publish_pinned),
-    SMELT__SPEC_KEY(indexer_topk, candidate_block),
-    SMELT__SPEC_KEY(indexer_topk, weights_dtype),
-    SMELT__SPEC_KEY(indexer_topk, logits),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(indexer_topk, SMELT__INDEXER_TOPK_KEYS)
 
 #define PASS(number)                                                                               \
     {                                                                                              \

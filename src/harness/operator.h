@@ -250,6 +250,16 @@ struct smelt__harness_key {
 #define SMELT__SPEC_APART(stem, key)                                                               \
     { #key, offsetof(struct smelt__##stem##_spec, key), 1 }
 
+/* The table `keys` of a list of keys (reference/operators.h). */
+#define SMELT__KEY_TABLE(stem, KEYS)                                                               \
+    typedef struct smelt__##stem##_spec key_fields;                                                \
+    static const struct smelt__harness_key keys[] = {KEYS(SMELT__KEY_ROW, SMELT__APART_ROW),       \
+                                                     {NULL, 0, 0}};
+#define SMELT__KEY_ROW(key)                                                                        \
+    { #key, offsetof(key_fields, key), 0 }
+#define SMELT__APART_ROW(key)                                                                      \
+    { #key, offsetof(key_fields, key), 1 }
+
 struct smelt__harness_operator {
     const char *name;  /* of the family: "sparse_attn" */
     size_t spec_bytes; /* of its struct of keys (reference/specs.h); 0: it has no keys */

@@ -216,12 +216,7 @@ static const struct smelt__comparison comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(quantize, dim),
-    SMELT__SPEC_KEY(quantize, groups),
-    SMELT__SPEC_APART(quantize, scale),
-    {NULL, 0, 0},
-};
+SMELT__KEY_TABLE(quantize, SMELT__QUANTIZE_KEYS)
 
 static const struct smelt__harness_pass passes[] = {
     {SMELT__PASS(FORWARD, "forward", &smelt__quantize_table), .given = given, .shape = shape,

@@ -33,25 +33,25 @@ struct smelt__attention_spec {
     int deterministic, unite;
 };
 
-struct smelt__indexer_logits_spec {
-    int heads, dim;
-    int dtype;      /* of enum smelt__dtype */
-    int activation; /* of enum smelt__activation */
-    int weights, groups, block_max, candidate_block;
-    int weights_dtype; /* of enum smelt__weights_dtype */
-};
+/* The keys of most operators are lists: KEY(name), or APART(name) if specs that differ only in it have the same
+ * problems. From a list follow the struct of an operator's keys, an int each, and the harness's table of them. */
+#define SMELT__KEY_FIELD(name) name
+#define SMELT__KEY_STRUCT(stem, KEYS)                                                              \
+    struct smelt__##stem##_spec {                                                                  \
+        int KEYS(SMELT__KEY_FIELD, SMELT__KEY_FIELD);                                              \
+    }
 
-struct smelt__indexer_topk_spec {
-    int heads, dim, topk;
-    int dtype;      /* of enum smelt__dtype */
-    int activation; /* of enum smelt__activation */
-    int weights, groups, block_max, candidate_block;
-    int order; /* of enum smelt__order */
-    int pinned, expand, tail;
-    int publish, publish_block, publish_pinned;
-    int weights_dtype; /* of enum smelt__weights_dtype */
-    int logits;        /* 1: rounded to bf16 */
-};
+#define SMELT__INDEXER_LOGITS_KEYS(KEY, APART)                                                     \
+    KEY(heads), KEY(dim), KEY(dtype), KEY(activation), KEY(weights), KEY(groups), KEY(block_max),  \
+        KEY(candidate_block), KEY(weights_dtype)
+SMELT__KEY_STRUCT(indexer_logits, SMELT__INDEXER_LOGITS_KEYS);
+
+#define SMELT__INDEXER_TOPK_KEYS(KEY, APART)                                                       \
+    KEY(heads), KEY(dim), KEY(dtype), KEY(activation), KEY(weights), KEY(groups), KEY(block_max),  \
+        KEY(topk), KEY(order), KEY(pinned), KEY(expand), KEY(tail), KEY(publish),                  \
+        KEY(publish_block), KEY(publish_pinned), KEY(candidate_block), KEY(weights_dtype),         \
+        KEY(logits)
+SMELT__KEY_STRUCT(indexer_topk, SMELT__INDEXER_TOPK_KEYS);
 
 struct smelt__topk_select_spec {
     int topk;
@@ -60,41 +60,29 @@ struct smelt__topk_select_spec {
     int groups, pinned, expand, tail;
 };
 
-struct smelt__indexer_loss_spec {
-    int topk;
-};
+#define SMELT__INDEXER_LOSS_KEYS(KEY, APART) KEY(topk)
+SMELT__KEY_STRUCT(indexer_loss, SMELT__INDEXER_LOSS_KEYS);
 
-struct smelt__indexer_scores_spec {
-    int heads, dim, topk;
-    int activation; /* of enum smelt__activation */
-    int granularity, block_max;
-    int weights_dtype; /* of enum smelt__weights_dtype */
-};
+#define SMELT__INDEXER_SCORES_KEYS(KEY, APART)                                                     \
+    KEY(heads), KEY(dim), KEY(topk), KEY(activation), KEY(granularity), KEY(block_max),            \
+        KEY(weights_dtype)
+SMELT__KEY_STRUCT(indexer_scores, SMELT__INDEXER_SCORES_KEYS);
 
-struct smelt__indexer_bwd_spec {
-    int heads, dim, topk;
-    int activation; /* of enum smelt__activation */
-    int granularity, deterministic;
-    int weights_dtype; /* of enum smelt__weights_dtype */
-};
+#define SMELT__INDEXER_BWD_KEYS(KEY, APART)                                                        \
+    KEY(heads), KEY(dim), KEY(topk), KEY(activation), KEY(granularity), KEY(weights_dtype),        \
+        APART(deterministic)
+SMELT__KEY_STRUCT(indexer_bwd, SMELT__INDEXER_BWD_KEYS);
 
-struct smelt__dense_lse_spec {
-    int heads, dqk, kv_heads;
-};
+#define SMELT__DENSE_LSE_KEYS(KEY, APART) KEY(heads), KEY(dqk), KEY(kv_heads)
+SMELT__KEY_STRUCT(dense_lse, SMELT__DENSE_LSE_KEYS);
 
-struct smelt__indexer_dense_loss_spec {
-    int heads, dqk, kv_heads;
-    int index_heads, index_dim;
-    int activation; /* of enum smelt__activation */
-    int groups, granularity, block_max;
-    int deterministic;
-    int weights_dtype; /* of enum smelt__weights_dtype */
-};
+#define SMELT__INDEXER_DENSE_LOSS_KEYS(KEY, APART)                                                 \
+    KEY(heads), KEY(dqk), KEY(kv_heads), KEY(index_heads), KEY(index_dim), KEY(activation),        \
+        KEY(weights_dtype), KEY(groups), KEY(granularity), KEY(block_max), APART(deterministic)
+SMELT__KEY_STRUCT(indexer_dense_loss, SMELT__INDEXER_DENSE_LOSS_KEYS);
 
-struct smelt__quantize_spec {
-    int dim, groups;
-    int scale; /* of enum smelt__scale */
-};
+#define SMELT__QUANTIZE_KEYS(KEY, APART) KEY(dim), KEY(groups), APART(scale)
+SMELT__KEY_STRUCT(quantize, SMELT__QUANTIZE_KEYS);
 
 /* ---- attention over lists ----------------------------------------------------------------------
  * sparse_attn, sparse_scores, sparse_gqa and sparse_gqa_scores have one definition. Numbers: query
