@@ -66,28 +66,16 @@ static const struct suite_case large[] = {
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
 /* Several items of each thread block. */
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *spec;
-        int tokens;
-    } cases[] = {
-        {"indexer_bwd:heads=64,dim=128,topk=640", 800},
-        {"indexer_bwd:heads=64,dim=128,topk=640,deterministic=1", 800},
-        {"indexer_bwd:heads=16,dim=128,topk=640,deterministic=1,exact_groups=99", 2000},
-        {"indexer_bwd:heads=100,dim=64,topk=640,deterministic=1", 400},
-        {"indexer_bwd:heads=32,dim=128,topk=640,deterministic=1,variant=mma", 800},
-    };
-    if (number >= COUNT(cases))
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->sample = 4;
-    one->problem.seed = suite->seed;
-    one->problem.tokens = suite->quick || suite->emulated ? 12 : cases[number].tokens;
-    one->problem.rows = suite->quick || suite->emulated ? 200 : 3000;
-    if (suite->quick || suite->emulated)
-        one->problem.width = 70;
-    return 1;
-}
+#define REPEATED(keys, tokens_)                                                                    \
+    SUITE_CASE(NULL, "indexer_bwd:" keys, 0, .tokens = (tokens_), .rows = 3000)
+static const struct suite_case repeated[] = {
+    REPEATED("heads=64,dim=128,topk=640", 800),
+    REPEATED("heads=64,dim=128,topk=640,deterministic=1", 800),
+    REPEATED("heads=16,dim=128,topk=640,deterministic=1,exact_groups=99", 2000),
+    REPEATED("heads=100,dim=64,topk=640,deterministic=1", 400),
+    REPEATED("heads=32,dim=128,topk=640,deterministic=1,variant=mma", 800),
+    {.spec = ""},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -112,7 +100,8 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_indexer_bwd = {
     .matrix = matrix_case,
     .large = large,
-    .repeated = repeated_case,
+    .repeated = repeated,
+    .quick_repeated = {.tokens = 12, .rows = 200, .width = 70},
     .launches = launches,
     .launch = {.tokens = 200, .rows = 3000},
     .quick_launch = {.tokens = 6, .rows = 200},

@@ -88,15 +88,10 @@ static const struct suite_case large[] = {
 
 static const char *const launches[] = {"indexer_loss:topk=100", NULL};
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "indexer_loss:topk=1152");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = suite->quick || suite->emulated ? 9 : 3000;
-    one->problem.own[OUTPUTS] = QUERIES;
-    return 1;
-}
+static const struct suite_case repeated[] = {
+    SUITE_CASE(NULL, "indexer_loss:topk=1152", 0, .tokens = 3000, .own[OUTPUTS] = QUERIES),
+    {.spec = ""},
+};
 
 /* ---- strides of billions ---------------------------------------------------------------------- */
 
@@ -205,7 +200,8 @@ static const struct suite_group groups[] = {{"same bits", run_same_bits},
 
 const struct suite_operator suite_operator_indexer_loss = {.matrix = matrix_case,
                                                            .large = large,
-                                                           .repeated = repeated_case,
+                                                           .repeated = repeated,
+                                                           .quick_repeated = {.tokens = 9},
                                                            .launches = launches,
                                                            .launch = {.tokens = 5000},
                                                            .quick_launch = {.tokens = 20},

@@ -56,21 +56,24 @@ static void repeat(struct suite *suite, const struct suite_case *one, char *mess
     workload_close(&workload);
 }
 
-static void run_case(struct suite *suite, const struct suite_case *one) {
+static void run_case(struct suite *suite, struct suite_case one,
+                     const struct smelt__harness_sizes *quick) {
     char name[256], message[1024] = "";
-    snprintf(name, sizeof name, "repetitions: %s", one->spec);
+    snprintf(name, sizeof name, "repetitions: %s", one.spec);
     if (!suite_wants(suite, name))
         return;
-    repeat(suite, one, message, sizeof message);
+    one.problem.seed = suite->seed;
+    if (quick->tokens && (suite->quick || suite->emulated)) {
+        one.problem.tokens = quick->tokens;
+        one.problem.rows = quick->rows;
+        one.problem.width = quick->width;
+    }
+    repeat(suite, &one, message, sizeof message);
     suite_report(suite, name, message);
 }
 
 void run_repetitions(struct suite *suite) {
-    for (int op = 0; suite_operators[op]; op++) {
-        struct suite_case one = {0};
-        for (int i = 0;
-             suite_operators[op]->repeated && suite_operators[op]->repeated(suite, i, &one);
-             i++, one = (struct suite_case){0})
-            run_case(suite, &one);
-    }
+    for (int op = 0; suite_operators[op]; op++)
+        for (const struct suite_case *one = suite_operators[op]->repeated; one && *one->spec; one++)
+            run_case(suite, *one, &suite_operators[op]->quick_repeated);
 }

@@ -167,49 +167,36 @@ static const struct suite_case large[] = {
 
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const struct {
-        const char *spec;
-        int tokens;
-        enum smelt__lists lists;
-    } cases[] = {
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=128,dqk=576,dv=512,topk=512", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000, SMELT__LISTS_LOG},
-        /* At least two items per thread block. */
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=128,dqk=576,dv=512,topk=640" BACKWARD, 200, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=72,dqk=512,dv=512,topk=640,sink=1" BACKWARD, 200, SMELT__LISTS_LOG},
-        /* Repeated rows: many concurrent additions to one row. */
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
-        {"sparse_attn:heads=128,dqk=576,dv=512,topk=600" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
-        {"sparse_attn:heads=100,dqk=512,dv=512,topk=127" BACKWARD, 300, SMELT__LISTS_ADVERSARIAL},
-        {"sparse_attn:heads=64,dqk=576,dv=512,topk=640,sink=1" BACKWARD ",deterministic=1", 400,
-         SMELT__LISTS_LOG},
-        {"sparse_attn:heads=128,dqk=512,dv=512,topk=640,buckets=auto" BACKWARD ",deterministic=1",
-         200, SMELT__LISTS_LOG},
-        {"sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD ",deterministic=1", 1200,
-         SMELT__LISTS_LOG},
-        {"sparse_attn:heads=16,dqk=192,dv=128,topk=640" BACKWARD ",deterministic=1", 400,
-         SMELT__LISTS_LOG},
-    };
-    const int small = suite->quick || suite->emulated;
-    if (number >= COUNT(cases))
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "%s", cases[number].spec);
-    one->problem.seed = suite->seed;
-    one->problem.tokens = small ? 5 : cases[number].tokens;
-    one->problem.rows = small ? 300 : 8192;
-    one->problem.lists = cases[number].lists;
-    one->problem.max_logits = 1;
-    return 1;
-}
+#define REPEATED(spec_, tokens_, lists_)                                                           \
+    SUITE_CASE(NULL, spec_, 0, .tokens = (tokens_), .rows = 8192, .lists = SMELT__LISTS_##lists_,  \
+               .max_logits = 1)
+static const struct suite_case repeated[] = {
+    REPEATED("sparse_attn:heads=64,dqk=576,dv=512,topk=2048", 1000, LOG),
+    REPEATED("sparse_attn:heads=128,dqk=576,dv=512,topk=512", 1000, LOG),
+    REPEATED("sparse_attn:heads=64,dqk=512,dv=512,topk=640,sink=1", 1000, LOG),
+    REPEATED("sparse_attn:heads=8,dqk=576,dv=512,topk=2048", 1000, LOG),
+    REPEATED("sparse_attn:heads=16,dqk=576,dv=512,topk=2048", 1000, LOG),
+    REPEATED("sparse_attn:heads=32,dqk=576,dv=512,topk=2048", 1000, LOG),
+    REPEATED("sparse_attn:heads=32,dqk=576,dv=512,topk=512", 1000, LOG),
+    REPEATED("sparse_attn:heads=8,dqk=576,dv=512,topk=2048,buckets=auto", 1000, LOG),
+    /* At least two items per thread block. */
+    REPEATED("sparse_attn:heads=64,dqk=576,dv=512,topk=640" BACKWARD, 400, LOG),
+    REPEATED("sparse_attn:heads=16,dqk=576,dv=512,topk=640,sink=1" BACKWARD, 1200, LOG),
+    REPEATED("sparse_attn:heads=128,dqk=576,dv=512,topk=640" BACKWARD, 200, LOG),
+    REPEATED("sparse_attn:heads=72,dqk=512,dv=512,topk=640,sink=1" BACKWARD, 200, LOG),
+    /* Repeated rows: many concurrent additions to one row. */
+    REPEATED("sparse_attn:heads=64,dqk=576,dv=512,topk=600" BACKWARD, 300, ADVERSARIAL),
+    REPEATED("sparse_attn:heads=128,dqk=576,dv=512,topk=600" BACKWARD, 300, ADVERSARIAL),
+    REPEATED("sparse_attn:heads=100,dqk=512,dv=512,topk=127" BACKWARD, 300, ADVERSARIAL),
+    REPEATED("sparse_attn:heads=64,dqk=576,dv=512,topk=640,sink=1" BACKWARD ",deterministic=1", 400,
+             LOG),
+    REPEATED("sparse_attn:heads=128,dqk=512,dv=512,topk=640,buckets=auto" BACKWARD
+             ",deterministic=1",
+             200, LOG),
+    REPEATED("sparse_attn:heads=16,dqk=576,dv=512,topk=640" BACKWARD ",deterministic=1", 1200, LOG),
+    REPEATED("sparse_attn:heads=16,dqk=192,dv=128,topk=640" BACKWARD ",deterministic=1", 400, LOG),
+    {.spec = ""},
+};
 
 /* ---- strides of billions ---------------------------------------------------------------------- */
 
@@ -282,7 +269,8 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_sparse_attn = {
     .matrix = matrix_case,
     .large = large,
-    .repeated = repeated_case,
+    .repeated = repeated,
+    .quick_repeated = {.tokens = 5, .rows = 300},
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000, .max_logits = 1},
     .quick_launch = {.tokens = 4, .rows = 300, .width = 136, .max_logits = 1}, /* three buckets */

@@ -82,24 +82,15 @@ static const struct suite_case large[] = {
 
 /* ---- one launch a thousand times, and other launches ------------------------------------------ */
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const specs[] = {
-        "sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv",
-        "sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4",
-        ("sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,"
-         "passes=backward,deterministic=1"),
-    };
-    const int small = suite->quick || suite->emulated;
-    if (number >= COUNT(specs))
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
-    one->problem.seed = suite->seed;
-    one->problem.tokens = small ? 4 : 1000;
-    one->problem.width = small ? 3 : 0;
-    one->problem.rows = small ? 700 : 8192;
-    one->problem.lists = SMELT__LISTS_LOG;
-    return 1;
-}
+#define REPEATED(spec_)                                                                            \
+    SUITE_CASE(NULL, spec_, 0, .tokens = 1000, .rows = 8192, .lists = SMELT__LISTS_LOG)
+static const struct suite_case repeated[] = {
+    REPEATED("sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv"),
+    REPEATED("sparse_gqa:heads=24,kv_heads=2,dqk=256,dv=256,topk=512,granularity=4"),
+    REPEATED("sparse_gqa:heads=64,kv_heads=4,dqk=128,dv=128,topk=16,granularity=128,lists=kv,"
+             "passes=backward,deterministic=1"),
+    {.spec = ""},
+};
 
 static const char *const launches[] = {
     "sparse_gqa:heads=16,kv_heads=2,dqk=128,dv=128,topk=8,granularity=16,lists=kv",
@@ -250,7 +241,8 @@ static const struct suite_group groups[] = {{"special", run_special}, {NULL, NUL
 const struct suite_operator suite_operator_sparse_gqa = {
     .matrix = matrix_case,
     .large = large,
-    .repeated = repeated_case,
+    .repeated = repeated,
+    .quick_repeated = {.tokens = 4, .width = 3, .rows = 700},
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 1000},

@@ -63,19 +63,11 @@ static const struct suite_case large[] = {
 
 /* ---- one launch a thousand times, and other launches ------------------------------------------ */
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    const int small = suite->quick || suite->emulated;
-    if (number >= 1)
-        return 0;
-    snprintf(one->spec, sizeof one->spec,
-             "sparse_gqa_scores:heads=24,kv_heads=2,dqk=256,topk=512,granularity=4");
-    one->problem.seed = suite->seed;
-    one->problem.tokens = small ? 4 : 1000;
-    one->problem.width = small ? 3 : 0;
-    one->problem.rows = small ? 700 : 8192;
-    one->problem.lists = SMELT__LISTS_LOG;
-    return 1;
-}
+static const struct suite_case repeated[] = {
+    SUITE_CASE(NULL, "sparse_gqa_scores:heads=24,kv_heads=2,dqk=256,topk=512,granularity=4", 0,
+               .tokens = 1000, .rows = 8192, .lists = SMELT__LISTS_LOG),
+    {.spec = ""},
+};
 
 static const char *const launches[] = {
     "sparse_gqa_scores:heads=16,kv_heads=2,dqk=128,topk=8,granularity=16,lists=kv", NULL};
@@ -92,7 +84,8 @@ static const struct suite_case far[] = {
 const struct suite_operator suite_operator_sparse_gqa_scores = {
     .matrix = matrix_case,
     .large = large,
-    .repeated = repeated_case,
+    .repeated = repeated,
+    .quick_repeated = {.tokens = 4, .width = 3, .rows = 700},
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 1000},

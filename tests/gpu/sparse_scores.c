@@ -81,23 +81,15 @@ static const struct suite_case large[] = {
 
 /* ---- one launch a thousand times ------------------------------------------------------------- */
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    static const char *const specs[] = {
-        "sparse_scores:heads=64,dqk=576,dv=512,topk=2048",
-        "sparse_scores:heads=128,dqk=576,dv=512,topk=640",
-        "sparse_scores:heads=16,dqk=576,dv=512,topk=640,sink=1",
-        "sparse_scores:heads=64,dqk=576,dv=512,topk=640,orientation=keys",
-    };
-    const int small = suite->quick || suite->emulated;
-    if (number >= COUNT(specs))
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "%s", specs[number]);
-    one->problem.seed = suite->seed;
-    one->problem.tokens = small ? 5 : 1000;
-    one->problem.rows = small ? 300 : 8192;
-    one->problem.lists = SMELT__LISTS_LOG;
-    return 1;
-}
+#define REPEATED(spec_)                                                                            \
+    SUITE_CASE(NULL, spec_, 0, .tokens = 1000, .rows = 8192, .lists = SMELT__LISTS_LOG)
+static const struct suite_case repeated[] = {
+    REPEATED("sparse_scores:heads=64,dqk=576,dv=512,topk=2048"),
+    REPEATED("sparse_scores:heads=128,dqk=576,dv=512,topk=640"),
+    REPEATED("sparse_scores:heads=16,dqk=576,dv=512,topk=640,sink=1"),
+    REPEATED("sparse_scores:heads=64,dqk=576,dv=512,topk=640,orientation=keys"),
+    {.spec = ""},
+};
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
@@ -242,7 +234,8 @@ static const struct suite_group groups[] = {
 const struct suite_operator suite_operator_sparse_scores = {
     .matrix = matrix_case,
     .large = large,
-    .repeated = repeated_case,
+    .repeated = repeated,
+    .quick_repeated = {.tokens = 5, .rows = 300},
     .launches = launches,
     .launch = {.tokens = 64, .rows = 5000},
     .quick_launch = {.tokens = 4, .rows = 300, .width = 80},

@@ -116,7 +116,10 @@ typedef int (*suite_cases)(const struct suite *suite, int number, struct suite_c
 void suite_check_all(struct suite *suite, const char *group, suite_cases next);
 
 struct suite_operator {
-    suite_cases matrix, repeated;   /* NULL: none */
+    suite_cases matrix;                /* NULL: none */
+    const struct suite_case *repeated; /* of the group repetitions, ended by ""; NULL: none */
+    /* Sizes of their problems for a quick run or the emulator; 0: the same. */
+    struct smelt__harness_sizes quick_repeated;
     const struct suite_case *large; /* ended by a NULL name; NULL: none; the group sets seeds */
     const char *const *launches;    /* specs whose launches are tried, ended by NULL */
     /* Packed problems for them; and smaller ones for a quick run or the emulator. */

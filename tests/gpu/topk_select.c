@@ -120,14 +120,11 @@ static const struct suite_case far[] = {
 
 /* ---- one launch a thousand times: nothing depends on who comes first ------------------------- */
 
-static int repeated_case(const struct suite *suite, int number, struct suite_case *one) {
-    if (number > 0)
-        return 0;
-    snprintf(one->spec, sizeof one->spec, "topk_select:topk=100");
-    one->problem = (struct smelt__problem_options){
-        .seed = suite->seed, .tokens = 3, .rows = 70000, .own = {SMELT__TOPK_LEVELS, WHOLE, 1}};
-    return 1;
-}
+static const struct suite_case repeated[] = {
+    SUITE_CASE(NULL, "topk_select:topk=100", 0, .tokens = 3, .rows = 70000,
+               .own = {SMELT__TOPK_LEVELS, WHOLE, 1}),
+    {.spec = ""},
+};
 
 const struct suite_operator suite_operator_topk_select = {
     .matrix = matrix_case,
@@ -136,4 +133,4 @@ const struct suite_operator suite_operator_topk_select = {
     .launch = {.tokens = 40, .rows = 60000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .quick_launch = {.tokens = 2, .rows = 33000, .own[WINDOWS] = RANDOM, .own[VALUES] = 1},
     .far = far,
-    .repeated = repeated_case};
+    .repeated = repeated};
