@@ -193,8 +193,8 @@ void smelt__dsink_compare(const struct smelt__placed *placed, const void *prepar
 
 /* ---- the target, attention's probabilities summed over heads --------------------------------- */
 
-enum { SMELT__TARGET_RELATIVE, SMELT__TARGET_SCORE, SMELT__TARGET_METRICS };
-enum { SMELT__TARGET_NUMBER, SMELT__TARGET_MASKED, SMELT__TARGET_RULES };
+enum { SMELT__TARGET_RELATIVE, SMELT__TARGET_SCORE };
+enum { SMELT__TARGET_NUMBER, SMELT__TARGET_MASKED };
 
 int64_t smelt__target_count(const struct smelt__problem *problem);
 int smelt__target_is_computed(const struct smelt__problem *problem, int64_t unit);

@@ -20,6 +20,8 @@ static const struct smelt__key keys[] = {
     {SMELT__KNOB("blocks", "thread blocks resident at once"), SMELT__AUTO_RANGE(1, 4),
      SMELT__TUNED_AT(1, 2, 3), .variants = "mma"},
     {SMELT__RACECHECK_KNOB},
+    /* At most 2^21: the bounds allow for rounding, which adds at most half a unit in the row's last place per
+     * group. */
     {SMELT__KNOB("exact_groups", "groups whose sums of dk are exact at once"),
      SMELT__AUTO_RANGE(1, 2097152), .only_with = "deterministic=1"},
 };

@@ -9,10 +9,6 @@ extern const struct smelt__kernel_family smelt__indexer_bwd_main;
 /* Queries of a group at most. */
 enum { SMELT__INDEXER_BWD_MOST_GROUP = 8 };
 
-/* The most groups with one exact sum: the bounds allow for rounding, which adds at most half a unit
- * in the row's last place per group. */
-enum { SMELT__INDEXER_BWD_MOST_EXACT = 1 << 21 };
-
 /* What the host reads of a plan; each is a constant of the kernel, too. */
 struct smelt__indexer_bwd_main_launch {
     int group_queries; /* of an item: 1, 2, 4 or 8 */

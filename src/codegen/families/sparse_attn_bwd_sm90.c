@@ -23,8 +23,7 @@ enum {
     ROWS = 64,       /* of an item: wgmma's */
     KEYS = 64,       /* of a key block */
     VALUE_WIDTH = 512,
-    ROPE_WIDTH = 64,         /* columns of a key that are not its value's, or none */
-    MOST_GROUPED_HEADS = 32, /* more, and two queries do not fit */
+    ROPE_WIDTH = 64, /* columns of a key that are not its value's, or none */
     LEAST_GROUPED_HEADS = 8,
     TILE = 64 * 64 * 2,       /* bytes: 64 rows of 64 columns */
     BLOCKS_AHEAD = 4,         /* announced key blocks whose numbers are kept */

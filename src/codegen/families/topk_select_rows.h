@@ -5,8 +5,6 @@
 
 extern const struct smelt__kernel_family smelt__topk_select_rows;
 
-enum { SMELT__TOPK_SELECT_MOST = 16384 /* values of topk */ };
-
 /* Values of the key `order`. */
 enum smelt__topk_order { SMELT__TOPK_BY_INDEX = 0, SMELT__TOPK_BY_SCORE };
 

@@ -14,10 +14,9 @@
 
 enum {
     SMELT__MAX_KEYS = 24,
-    SMELT__MAX_LIST = 8,    /* numbers of a list */
-    SMELT__MAX_KNOBS = 24,  /* that an operator's spec names */
-    SMELT__SPEC_TEXT = 256, /* longest canonical text, NUL included */
-    SMELT__ALL_MEMBERS = -1
+    SMELT__MAX_LIST = 8,   /* numbers of a list */
+    SMELT__MAX_KNOBS = 24, /* that an operator's spec names */
+    SMELT__SPEC_TEXT = 256 /* longest canonical text, NUL included */
 };
 
 /* Passes: a set. The values are the public SMELT_PASS_...s. */

@@ -1,4 +1,5 @@
 //@use micro/params.h
+//@use micro/pipe.cuh
 //@use ptx/cp_async.cuh
 //@use ptx/cp_async_mbarrier.cuh
 //@use ptx/mbarrier.cuh
@@ -36,26 +37,6 @@ enum {
     WARPS = 4,                   /* of a warpgroup */
     LAST = 1                     /* in a stage's word */
 };
-
-struct pipe {
-    int stage, parity;
-};
-
-DEVICE void pipe_advance(struct pipe *pipe) {
-    pipe->stage = pipe->stage + 1;
-    if (pipe->stage == STAGES) {
-        pipe->stage = 0;
-        pipe->parity = pipe->parity ^ 1;
-    }
-}
-
-DEVICE u32 barrier_full(int stage) {
-    return shared_address((u32)(BARRIERS_OFFSET + 8 * stage));
-}
-
-DEVICE u32 barrier_empty(int stage) {
-    return shared_address((u32)(BARRIERS_OFFSET + 8 * (STAGES + stage)));
-}
 
 DEVICE u32 barrier_query(void) {
     return shared_address((u32)(BARRIERS_OFFSET + 8 * 2 * STAGES));

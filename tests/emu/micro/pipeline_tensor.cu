@@ -1,4 +1,5 @@
 //@use micro/params.h
+//@use micro/pipe.cuh
 //@use ptx/bulk.cuh
 //@use ptx/math.cuh
 //@use ptx/mbarrier.cuh
@@ -32,26 +33,6 @@ enum {
     CONSUMER_WARPS = 8,
     STAGE_BYTES = 3 * TILE_BYTES
 };
-
-struct pipe {
-    int stage, parity;
-};
-
-DEVICE void pipe_advance(struct pipe *pipe) {
-    pipe->stage = pipe->stage + 1;
-    if (pipe->stage == STAGES) {
-        pipe->stage = 0;
-        pipe->parity = pipe->parity ^ 1;
-    }
-}
-
-DEVICE u32 barrier_full(int stage) {
-    return shared_address((u32)(BARRIERS_OFFSET + 8 * stage));
-}
-
-DEVICE u32 barrier_empty(int stage) {
-    return shared_address((u32)(BARRIERS_OFFSET + 8 * (STAGES + stage)));
-}
 
 DEVICE u32 left_tile(int stage, int half) {
     return shared_address((u32)(LEFT_OFFSET + (2 * stage + half) * TILE_BYTES));
