@@ -30,3 +30,4 @@ complete -c smelt -n __fish_use_subcommand -f -a "(smelt --help 2>/dev/null | st
 complete -c smelt -n "string match -q -- '-*' (commandline -ct)" -f -a "(__smelt_options)"
 complete -c smelt -n "string match -q -- '--*' (commandline -opc)[-1]" -f -a "(__smelt_values)"
 complete -c smelt -n "test (__smelt_verb) = cache 2>/dev/null" -f -a "stat verify prune clear export import"
+complete -c smelt -n "test (__smelt_verb) = list 2>/dev/null" -f -a "gpus (smelt list 2>/dev/null | string replace -rf '^(?:operator|kernel) ([a-z_]+): .*|^  ([a-z][a-z0-9.]*-[a-z0-9.-]*) .*' '\$1\$2')"

@@ -45,7 +45,8 @@ if [ -n "${SMELT_NVRTC:-}" ]; then
     printf '  export SMELT_NVRTC=%s   # the downloaded compiler\n' "$SMELT_NVRTC"
 fi
 cat <<'END'
-  build/smelt list                                          models, kernels, their keys, GPUs
+  build/smelt list                                          models (presets), operators, kernels, their keys
+  build/smelt list sparse_attn                              one of them
   build/smelt warm --preset deepseek-v3.2 --arch sm_90a     another model, for another GPU
   build/smelt check --emulate --arch sm_80 sparse_attn:heads=64,dqk=576,dv=512,topk=512
                                                             run a kernel without a GPU

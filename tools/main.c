@@ -28,12 +28,16 @@ static const struct tool_verb verbs[] = {
      TOOL_TARGETS | OPTION(ARCH) | OPTION(STRICT) | OPTION(TUNED_FOR) | OPTION(JOBS) |
          OPTION(OFFLINE) | TOOL_COMMON,
      tool_run_warm},
-    {"list", "[gpus]", "list presets, operators, kernels and architectures, GPUs, or the cache",
-     (const char *const[]){
-         "Lists presets, operators and kernels with their keys, and architectures; `list gpus`: "
-         "the GPUs by which `--arch` may name an architecture. With `--cache`: the cached kernels, "
-         "also those of the read-only layer. With `--tuned`: the entries of the tuning file.",
-         NULL},
+    {"list", "[gpus | NAME...]",
+     "list presets, operators, kernels and architectures, GPUs, or the cache",
+     (const char *const[]){"Lists presets, operators and kernels with their keys, and "
+                           "architectures, or only the presets, "
+                           "operators and kernels that are named; `list gpus`: the GPUs by which "
+                           "`--arch` may name an "
+                           "architecture. With `--cache`: the cached kernels, also those of the "
+                           "read-only layer. With "
+                           "`--tuned`: the entries of the tuning file.",
+                           NULL},
      OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
     {"show", "SPEC", "show a kernel's plan and its compiled figures",
      (const char *const[]){

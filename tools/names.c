@@ -122,6 +122,12 @@ int tool_add_arch(struct tool_list *archs, const struct tool_options *options, c
                   const char *name) {
     smelt_context_options settings = SMELT_CONTEXT_OPTIONS_INIT;
     smelt_context *context = NULL;
+    if (strchr(name, ','))
+        return tool_fail(
+            options, TOOL_USAGE,
+            "%s'%s' is no architecture or GPU: give several one by one, as in --arch h100 "
+            "--arch a100",
+            where, name);
     settings.kind = SMELT_CONTEXT_COMPILE_ONLY;
     settings.arch = name;
     settings.cache_disable = settings.tuning_disable = 1;

@@ -172,14 +172,16 @@ refuses "unknown option '--frobnicate'" --frobnicate
 refuses "unknown option '--hlep', did you mean --help" --hlep
 refuses "unknown verb 'nothing'" help nothing
 refuses "help takes one verb, not also 'cache'" help warm cache
-refuses "takes no argument but gpus, not 'archs'" list gpus archs
+refuses "no preset, operator or kernel 'gpus'" list gpus archs
 refuses 'sparse_attn has no option --data; operators that have it: topk_select$' check --emulate --data equal "$operator"
 refuses 'no option --pre, did you mean|no option --prest, did you mean --preset' warm --prest x
 refuses 'no option --frobnicate; .smelt list --help. lists' list --frobnicate
 refuses 'no option -x' list -x
 refuses '--preset needs a value' warm --arch sm_90a --preset
 refuses '--json takes no value' list --json=yes
-refuses "takes no argument but gpus, not 'x'" list x
+refuses "no preset, operator or kernel 'x'; .smelt list. lists them" list x
+refuses "no preset, operator or kernel 'glm-52', did you mean glm-5.2" list glm-52
+refuses "no preset, operator or kernel 'sparse_atn', did you mean sparse_attn" list glm-5.2 sparse_atn
 refuses "takes no argument, not 'x'" doctor x
 refuses "--jobs takes a number, not 'many'" warm --jobs many
 refuses '--jobs 0 is out of range; legal: 1\.\.1024' warm --jobs 0
@@ -237,6 +239,7 @@ refuses 'shared memory' emit --arch sm_86 $big,block_keys=128,stages=4
 refuses 'takes one spec' show --arch sm_90a "$kernel" "$big"
 refuses 'takes one spec' show --arch sm_90a --arch sm_80 "$kernel"
 refuses 'takes one spec' emit --arch sm_90a "$kernel" "$big"
+refuses "'h100,a100' is no architecture or GPU: give several one by one" warm --arch h100,a100 "$kernel"
 # An architecture whose kernels no GPU uses: a warning, or an error with --strict.
 gives 0 '^smelt emit: no GPU uses kernels for sm_90: .*h100, .* use those for sm_90a$' emit --arch sm_90 "$kernel"
 gives 0 'b200, gb200 use those for sm_100a$' emit --arch sm_100 "$kernel"
@@ -249,6 +252,13 @@ gives 0 '' list gpus
 prints 'list gpus' '^  sm_90a +h20, h100, h200'
 gives 0 '' list gpus --json
 document 'list gpus --json' gpus.0.name=a30 gpus.0.arch=sm_80
+gives 0 '' list quantize glm-5.2
+prints 'the preset' '^  glm-5.2 +sparse_attn:heads=64'
+prints 'the operator' '^operator quantize: '
+[ "$(grep -c '^operator\|^kernel\|^architectures' "$work/out")" -eq 1 ]
+holds $? 'list NAME lists nothing else' 'it does'
+gives 0 '' list quantize --json
+document 'list NAME --json' families.0.name=quantize presets:array archs:array
 for verb in show emit; do
     refuses "--kernel 2: $operator has 1 kernel$" "$verb" --arch sm_90a --kernel 2 "$operator"
     refuses "--kernel 5: $operator,buckets=32 has 4 kernels" "$verb" --arch sm_90a --kernel 5 \
@@ -294,8 +304,9 @@ refuses 'heads defines what is computed' tune --dry-run --arch sm_90a --knobs st
 refuses '--limit 0 is out of range' tune --dry-run --arch sm_90a --limit 0 "$operator"
 refuses 'stages=9 is not legal' tune --dry-run --arch sm_90a "$operator,stages=9"
 refuses 'give a single --arch' warm --arch sm_90a --arch sm_80 --tuned-for 'NVIDIA H200' "$operator"
-refuses '--cache, --tuned or gpus, not several' list --cache --tuned
-refuses '--cache, --tuned or gpus, not several' list gpus --cache
+refuses '--cache, --tuned, gpus or names, not several' list --cache --tuned
+refuses '--cache, --tuned, gpus or names, not several' list gpus --cache
+refuses '--cache, --tuned, gpus or names, not several' list sparse_attn --tuned
 
 # ---- manifests ------------------------------------------------------------------------------------
 # manifest TEXT PATTERN: refused at that line.

@@ -248,12 +248,12 @@ static int import_cache(smelt_context *context, const struct tool_options *optio
     const char *file = options->arguments.items[1];
     smelt_cache_transfer transfer = SMELT_CACHE_TRANSFER_INIT;
     smelt_status status = smelt_cache_import(context, file, &transfer);
-    if (status && options->json)
+    const int found = transfer.entries || transfer.present || transfer.foreign ||
+                      transfer.damaged || transfer.tuning;
+    if (status && (options->json || !found))
         return tool_fail_status(options, status);
     say_passed_over(options, &transfer);
-    if (!status && !options->allow_empty &&
-        !(transfer.entries || transfer.present || transfer.foreign || transfer.damaged ||
-          transfer.tuning))
+    if (!options->allow_empty && !found)
         return tool_fail(options, TOOL_FAILED,
                          "%s holds no kernel: name a cache's folder, or a file that `smelt cache "
                          "export` wrote (--allow-empty: it may be empty)",

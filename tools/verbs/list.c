@@ -66,13 +66,14 @@ static void print_preset(struct tool_table *table, const char *preset) {
     tool_list_free(&specs);
 }
 
-static void print_family(const char *family) {
+static void print_family(const char *family, int apart) {
     static const char *const headers[] = {"key", "", "legal", "of", "meaning"};
     struct tool_table table;
     smelt_family_key key;
     smelt_family_info info = SMELT_FAMILY_INFO_INIT;
     expect(smelt_family_get_info(family, &info));
-    printf("\n%s %s: %s\n", info.is_operator ? "operator" : "kernel", family, info.summary);
+    printf("%s%s %s: %s\n", apart ? "\n" : "", info.is_operator ? "operator" : "kernel", family,
+           info.summary);
     if (*info.example)
         printf("  example: %s\n", info.example);
     if (!get_key(family, 0, &key)) {
@@ -92,16 +93,53 @@ static void print_choices(const struct tool_list *presets, const struct tool_lis
                           const struct tool_list *archs) {
     static const char *const headers[] = {"preset", "operators (--tp divides the heads)"};
     struct tool_table table;
-    tool_table_begin(&table, "ll", headers);
-    for (size_t i = 0; i < presets->count; i++)
-        print_preset(&table, presets->items[i]);
-    tool_table_end(&table);
+    if (presets->count > 0) {
+        tool_table_begin(&table, "ll", headers);
+        for (size_t i = 0; i < presets->count; i++)
+            print_preset(&table, presets->items[i]);
+        tool_table_end(&table);
+    }
     for (size_t i = 0; i < families->count; i++)
-        print_family(families->items[i]);
-    printf("\narchitectures:");
-    for (size_t i = 0; i < archs->count; i++)
-        printf(" %s", archs->items[i]);
-    printf("; `smelt list gpus` has the GPUs\n");
+        print_family(families->items[i], i > 0 || presets->count > 0);
+    if (archs->count > 0) {
+        printf("\narchitectures:");
+        for (size_t i = 0; i < archs->count; i++)
+            printf(" %s", archs->items[i]);
+        printf("; `smelt list gpus` has the GPUs\n");
+    }
+}
+
+static int has(const struct tool_list *list, const char *name) {
+    for (size_t i = 0; i < list->count; i++)
+        if (!strcmp(list->items[i], name))
+            return 1;
+    return 0;
+}
+
+/* Keeps the presets and families that the arguments name. */
+static int keep_named(struct tool_list *presets, struct tool_list *families,
+                      const struct tool_options *options) {
+    struct tool_list named[2] = {0}, *const of[2] = {presets, families};
+    int status = TOOL_OK;
+    for (int64_t i = 0; i < options->arguments.count && status == TOOL_OK; i++) {
+        const char *const name = options->arguments.items[i];
+        const int family = has(families, name);
+        if (family || has(presets, name)) {
+            tool_list_add(&named[family], name);
+            continue;
+        }
+        const char *nearest = NULL;
+        for (int k = 0; k < 2 && !nearest; k++)
+            nearest = tool_nearest(name, (const char *const *)of[k]->items, of[k]->count);
+        status = tool_fail(options, TOOL_USAGE,
+                           "no preset, operator or kernel '%s'%s%s; `smelt list` lists them", name,
+                           nearest ? ", did you mean " : "", nearest ? nearest : "");
+    }
+    for (int k = 0; k < 2; k++) {
+        tool_list_free(of[k]);
+        *of[k] = named[k];
+    }
+    return status;
 }
 
 static int list_choices(const struct tool_options *options) {
@@ -110,10 +148,14 @@ static int list_choices(const struct tool_options *options) {
     smelt_status status = smelt_list(SMELT_LIST_PRESETS, tool_list_collect, &presets);
     if (!status)
         status = smelt_list(SMELT_LIST_FAMILIES, tool_list_collect, &families);
-    if (!status)
+    if (!status && options->arguments.count == 0)
         status = smelt_list(SMELT_LIST_ARCHS, tool_list_collect, &archs);
     if (status)
         result = tool_fail_status(options, status);
+    else if (options->arguments.count > 0)
+        result = keep_named(&presets, &families, options);
+    if (result != TOOL_OK)
+        ;
     else if (options->json)
         print_choices_json(&presets, &families, &archs);
     else
@@ -300,13 +342,9 @@ static int list_tuned(const struct tool_options *options) {
 
 int tool_run_list(const struct tool_options *options) {
     const int64_t count = options->arguments.count;
-    const int gpus = count > 0 && !strcmp(options->arguments.items[0], "gpus");
-    if (count > gpus)
-        return tool_fail(options, TOOL_USAGE,
-                         "takes no argument but gpus, not '%s'; without one it lists all",
-                         options->arguments.items[gpus]);
-    if (options->cache + options->tuned + gpus > 1)
-        return tool_fail(options, TOOL_USAGE, "--cache, --tuned or gpus, not several");
+    const int gpus = count == 1 && !strcmp(options->arguments.items[0], "gpus");
+    if (options->cache + options->tuned + (count > 0) > 1)
+        return tool_fail(options, TOOL_USAGE, "--cache, --tuned, gpus or names, not several");
     return gpus             ? list_gpus(options)
            : options->cache ? list_cached(options)
            : options->tuned ? list_tuned(options)
