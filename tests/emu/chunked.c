@@ -56,7 +56,7 @@ static const struct chunked {
     {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=40,deterministic=1,main.exact_groups=2", 17, 1,
      {.tokens = 11, .rows = 50, .width = 40}},
     /* Logits and selection per chunk; growing windows, so that chunks shrink. */
-    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=16", 6, 3,
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=20", 6, 3,
      {.tokens = 50, .rows = 61, .lists = SMELT__LISTS_CAUSAL, .topk_length = 1}},
     {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=fp8,topk=20,order=score", 6, 1,
      {.tokens = 70, .rows = 75, .lists = SMELT__LISTS_CAUSAL, .max_logits = 1, .topk_length = 1}},
@@ -64,8 +64,8 @@ static const struct chunked {
      {.tokens = 40, .rows = 75, .max_logits = 1, .topk_length = 1}},
     /* Several blocks per row of the selection and their merge; windows below 12289 keys use the
      * merge kernel only. */
-    {"sm_80", "topk_select:topk=40", 2, 3, {.tokens = 2, .rows = 13000, .max_logits = 1}},
-    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=60", 9, 1,
+    {"sm_80", "topk_select:topk=20", 2, 3, {.tokens = 2, .rows = 13000, .max_logits = 1}},
+    {"sm_80", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=20", 9, 1,
      {.tokens = 7, .rows = 13000, .documents = 1, .lists = SMELT__LISTS_CAUSAL, .workspace_limit = 353000,
       .max_logits = 1, .topk_length = 1}},
     /* Lists, masks, gradients and partial rows beyond 2^31 elements. */

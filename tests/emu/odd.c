@@ -37,8 +37,8 @@ static const struct odd_case cases[] = {
      "sparse_gqa_scores:heads=8,kv_heads=2,dqk=64,topk=4,granularity=16",
      {EXTENTS, .width = 4, .own = {1}}},
     {"sm_80", "indexer_logits:heads=4,dim=64,dtype=bf16", {EXTENTS}},
-    {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=16", {EXTENTS, .max_logits = 1}},
-    {"sm_80", "topk_select:topk=16", {EXTENTS, .max_logits = 1}},
+    {"sm_89", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=20", {EXTENTS, .max_logits = 1}},
+    {"sm_80", "topk_select:topk=20", {EXTENTS, .max_logits = 1}},
     /* 1024 elements from a vector boundary on have a warp, more of them a block. */
     {"sm_90a",
      "topk_select:topk=40,groups=2,pinned=3",
@@ -67,7 +67,7 @@ static const struct odd_case cases[] = {
      {.rows = 48, .tokens = 1}},
     {"sm_90a", "sparse_scores:heads=64,dqk=512,dv=512,topk=64", {.rows = 48, .tokens = 1}},
     {"sm_90a", "indexer_logits:heads=8,dim=64,dtype=fp8", {.rows = 48, .tokens = 1}},
-    {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=16", {.rows = 48, .tokens = 1}},
+    {"sm_90a", "indexer_topk:heads=8,dim=64,dtype=bf16,topk=20", {.rows = 48, .tokens = 1}},
     {"sm_90a", "indexer_scores:heads=64,dim=64,topk=32", {.rows = 48, .tokens = 1}},
     {"sm_90a", "indexer_bwd:heads=64,dim=64,topk=32", {.rows = 48, .tokens = 1}},
 };

@@ -87,7 +87,7 @@ static const struct suite_case large[] = {
 /* ---- strides of billions ---------------------------------------------------------------------- */
 
 #define FAR(dtype, length)                                                                         \
-    SUITE_FAR("indexer_topk:heads=4,dim=64,topk=8,dtype=" dtype, .tokens = 5, .rows = 200,         \
+    SUITE_FAR("indexer_topk:heads=4,dim=64,topk=20,dtype=" dtype, .tokens = 5, .rows = 200,        \
               .lists = SMELT__LISTS_FULL, .topk_length = (length))
 static const struct suite_case far[] = {FAR("fp8", 1), FAR("bf16", 0), {.spec = ""}};
 

@@ -196,7 +196,7 @@ void run_two_steps(struct suite *suite) {
         {"two steps: bf16, random windows", "indexer_topk:heads=4,dim=64,dtype=bf16,topk=20", 11,
          300, SMELT__LISTS_RANDOM},
         {"two steps: fp8, by score, damaged windows",
-         "indexer_topk:heads=6,dim=64,dtype=fp8,topk=40,order=score", 13, 250,
+         "indexer_topk:heads=6,dim=64,dtype=fp8,topk=100,order=score", 13, 250,
          SMELT__LISTS_ADVERSARIAL},
         {"two steps: bf16, a query a key", "indexer_topk:heads=2,dim=64,dtype=bf16,topk=20", 90, 90,
          SMELT__LISTS_CAUSAL},
@@ -277,7 +277,7 @@ void run_without_keys(struct suite *suite) {
         const char *name, *spec;
         void (*judge)(struct workload *workload, char *message, size_t size);
     } cases[] = {
-        {"no keys: indexer_topk", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=8", choose_none},
+        {"no keys: indexer_topk", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=20", choose_none},
         {"no keys: indexer_topk, no candidate",
          "indexer_topk:heads=2,dim=64,dtype=bf16,topk=3,candidate_block=2,expand=4,tail=1",
          choose_tails},

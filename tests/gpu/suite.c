@@ -9,10 +9,24 @@ static int is_collecting(const struct suite *suite) {
     return suite->sample && !sample_is_complete(suite->sample);
 }
 
+/* The spec in a case's name, which is the word with a key; the name if it has none. */
+static const char *spec_of(const char *name, char spec[SUITE_SPEC]) {
+    const char *begin = strchr(name, '=');
+    if (!begin)
+        return name;
+    while (begin > name && begin[-1] != ' ')
+        begin--;
+    const int length = (int)strcspn(begin, " ");
+    snprintf(spec, SUITE_SPEC, "%.*s", begin[length - 1] == ',' ? length - 1 : length, begin);
+    return spec;
+}
+
+/* Cases of one spec are in one part, so that no two parts compile its kernels at the same time. */
 int suite_has(const struct suite *suite, const char *name) {
     const uint64_t parts = suite->parts > 0 ? (uint64_t)suite->parts : 1;
+    char spec[SUITE_SPEC];
     return (!suite->filter || strstr(name, suite->filter)) &&
-           sample_ticket(name, 0) % parts == (uint64_t)suite->part &&
+           sample_ticket(spec_of(name, spec), 0) % parts == (uint64_t)suite->part &&
            (!suite->sample || is_collecting(suite) || sample_has(suite->sample, suite->op, name));
 }
 
