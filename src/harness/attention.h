@@ -114,11 +114,12 @@ void smelt__out_compare(const struct smelt__placed *placed, const void *prepared
                         struct smelt__finding *finding);
 void smelt__out_judge(const struct smelt__problem *problem, int64_t compared,
                       struct smelt__metric_result *results);
+/* `metrics_`, `rules_`: SMELT__METRIC_ROWS and SMELT__RULE_ROWS of those above. */
 #define SMELT__OUT_COMPARISON(metrics_, rules_, B, T)                                              \
     {                                                                                              \
-        SMELT__UNITS("query", "head", B, T), SMELT__METRICS(metrics_), SMELT__RULES(rules_),       \
-            .wanted = smelt__query_is_computed, .compare = smelt__out_compare,                     \
-            .judge = smelt__out_judge                                                              \
+        SMELT__UNITS("query", "head", B, T), metrics_, rules_, .wanted = smelt__query_is_computed, \
+                                                               .compare = smelt__out_compare,      \
+                                                               .judge = smelt__out_judge           \
     }
 
 /* ---- backward -------------------------------------------------------------------------------- */

@@ -29,20 +29,19 @@ static const char *const options[] = {"width",      "valid", "documents",       
 #define DKV SMELT__KEY_ROWS(GRAD_TENSOR(DKV), GRAD_TENSOR(DKV_FP32), GRAD_TENSOR(DKV_SUM))
 #define DSINK SMELT__OF(GRAD_TENSOR(DSINK))
 
-static const struct smelt__metric metrics[SMELT__OUT_METRICS + 1] = {
-    SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE))),
-    [SMELT__OUT_MAX_LOGITS] = {"max_abs_error", "max_logits", NULL, "error of max_logits",
-                               SMELT__LARGEST, SMELT__OF(TENSOR(MAX_LOGITS))},
-};
-static const struct smelt__rule rules[SMELT__OUT_RULES + 1] = {
-    SMELT__OUT_RULE_ROWS(OUT, "slot"),
-    [SMELT__OUT_SINGLE] = {"single_slot", OUT,
-                           "out of a query with one valid slot is not that row's value"},
-};
 #define UNNAMED "a row that no query selects, or without weight, is not 0 or its previous value"
 
 static const struct smelt__comparison comparisons[] = {
-    SMELT__OUT_COMPARISON(metrics, rules, TENSOR(B), TENSOR(T)),
+    SMELT__OUT_COMPARISON(
+        SMELT__METRIC_ROWS(SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE))),
+                           [SMELT__OUT_MAX_LOGITS] = {"max_abs_error", "max_logits", NULL,
+                                                      "error of max_logits", SMELT__LARGEST,
+                                                      SMELT__OF(TENSOR(MAX_LOGITS))}),
+        SMELT__RULE_ROWS(SMELT__OUT_RULE_ROWS(OUT, "slot"),
+                         [SMELT__OUT_SINGLE] = {"single_slot", OUT,
+                                                "out of a query with one valid slot is not that "
+                                                "row's value"}),
+        TENSOR(B), TENSOR(T)),
 };
 static const struct smelt__comparison grad_comparisons[] = {
     SMELT__DQ_COMPARISON(DQ, "a query without a valid slot, or without weight, is not 0", TENSOR(B),

@@ -18,12 +18,11 @@ static const char *const options[] = {"width", "valid", "documents",   "lists", 
 #define DV SMELT__KEY_ROWS(GRAD_TENSOR(DV), GRAD_TENSOR(DV_FP32), GRAD_TENSOR(DV_SUM))
 #define DSINK SMELT__OF(GRAD_TENSOR(DSINK))
 
-static const struct smelt__metric metrics[SMELT__OUT_METRICS] = {
-    SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE)))};
 #define UNNAMED "a row that no query names, or without weight, is not 0 or its previous value"
-static const struct smelt__rule rules[SMELT__OUT_RULES] = {SMELT__OUT_RULE_ROWS(OUT, "row")};
+
 static const struct smelt__comparison comparisons[] = {
-    SMELT__OUT_COMPARISON(metrics, rules, TENSOR(B), TENSOR(T)),
+    SMELT__OUT_COMPARISON(SMELT__METRIC_ROWS(SMELT__OUT_METRIC_ROWS(OUT, SMELT__OF(TENSOR(LSE)))),
+                          SMELT__RULE_ROWS(SMELT__OUT_RULE_ROWS(OUT, "row")), TENSOR(B), TENSOR(T)),
 };
 static const struct smelt__comparison grad_comparisons[] = {
     SMELT__DQ_COMPARISON(DQ, "a query without a valid row, or without weight, is not 0", TENSOR(B),

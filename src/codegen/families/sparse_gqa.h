@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen/family.h"
+#include "codegen/plan/limits.h"
 #include "codegen/spec/keys.h"
 
 extern const struct smelt__kernel_family smelt__sparse_gqa_lists;
@@ -127,6 +128,16 @@ enum {
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
 /* Does so for a kernel of partial results, and adds LIST_HEADS and UNITS. */
 void smelt__sparse_gqa_name_block(const struct smelt__spec *spec, struct smelt__plan *plan);
+
+/* Bytes of a row of bf16 in tiles of 64 columns; places a region of so many rows. */
+static inline int smelt__gqa_row_bytes(int columns) {
+    return (columns + 63) / 64 * 128;
+}
+static inline void smelt__gqa_add_tiles(struct smelt__plan *plan, const char *name, int rows,
+                                        int columns, const char *meaning) {
+    smelt__plan_add_region(plan, name, rows * smelt__gqa_row_bytes(columns), SMELT__TILE_ALIGNMENT,
+                           meaning);
+}
 
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 #define PLAN(name)                                                                                 \

@@ -3,7 +3,6 @@
 #include <stdio.h>
 
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/plan/limits.h"
 
 enum { MOST_GROUP = 64 /* query heads of a KV head */ };
 

@@ -4,8 +4,6 @@
  * compiled in, so all operators share these kernels.
  */
 #include "codegen/families/sparse_gqa.h"
-#include "codegen/plan/limits.h"
-#include "codegen/spec/keys.h"
 
 static const struct smelt__key keys[] = {
     {SMELT__REQUIRED("pass",

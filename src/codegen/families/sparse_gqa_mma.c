@@ -14,7 +14,6 @@ enum {
     TILE = SMELT__MMA_TILE,
     FEWEST_WARPS = 4,     /* the rule chooses no fewer */
     OTHER_REGISTERS = 66, /* addresses, loop state, operands */
-    SWIZZLED = 64,        /* columns; row pitches are multiples of it */
     /* sparse_gqa_bwd_keys: */
     MOST_KEYS = 64,           /* keys of an item */
     UNIT_VALUES = 16 * 32,    /* values of dk or dv that a warp computes at a time */
@@ -44,10 +43,6 @@ struct smelt__choice {
     int block_keys, tile_rows;
 };
 
-static int row_bytes(int columns) {
-    return (columns + SWIZZLED - 1) / SWIZZLED * SWIZZLED * 2;
-}
-
 /* The spec's part of a choice of any kernel. */
 static void begin_any(struct smelt__choice *choice, const struct smelt__spec *spec) {
     const int has_sink = smelt__spec_key(spec->schema, "sink") >= 0;
@@ -69,19 +64,17 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->rows, keys = choice->pipeline.block_keys;
     const int staged = choice->pipeline.stages * keys;
-    const int key_bytes = staged * row_bytes(choice->shape.dqk);
-    const int value_bytes = staged * row_bytes(choice->shape.dv);
+    const int dqk = choice->shape.dqk, dv = choice->shape.dv;
+    const int value_bytes = staged * smelt__gqa_row_bytes(dv);
     const int sum_bytes =
-        rows * (choice->kind == DQ ? choice->shape.dqk : choice->shape.dv) * 4 - key_bytes;
-    smelt__plan_add_region(plan, "QUERY_OFFSET", rows * row_bytes(choice->shape.dqk),
-                           SMELT__TILE_ALIGNMENT, "query tile");
+        rows * (choice->kind == DQ ? dqk : dv) * 4 - staged * smelt__gqa_row_bytes(dqk);
+    smelt__gqa_add_tiles(plan, "QUERY_OFFSET", rows, dqk, "query tile");
     if (choice->kind == DQ)
-        smelt__plan_add_region(plan, "GRAD_OFFSET", rows * row_bytes(choice->shape.dv),
-                               SMELT__TILE_ALIGNMENT, "the heads' dO");
-    smelt__plan_add_region(plan, "KEYS_OFFSET", key_bytes, SMELT__TILE_ALIGNMENT,
-                           choice->kind == TARGET
-                               ? "key blocks"
-                               : "key blocks; at the end, from here on, the sums of the output");
+        smelt__gqa_add_tiles(plan, "GRAD_OFFSET", rows, dv, "the heads' dO");
+    smelt__gqa_add_tiles(plan, "KEYS_OFFSET", staged, dqk,
+                         choice->kind == TARGET
+                             ? "key blocks"
+                             : "key blocks; at the end, from here on, the sums of the output");
     smelt__plan_add_region(plan, "VALUES_OFFSET", value_bytes > sum_bytes ? value_bytes : sum_bytes,
                            SMELT__TILE_ALIGNMENT, "their values");
     smelt__plan_add_region(plan, "ROWS_OFFSET", (choice->pipeline.stages + 1) * keys * 4,
@@ -102,10 +95,10 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
 static struct smelt__needs needs(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch) {
     const int warp_keys = choice->pipeline.block_keys / choice->key_groups;
+    const int dqk = choice->shape.dqk, dv = choice->shape.dv;
     const int sums = choice->kind == DQ
-                         ? choice->shape.dqk / 2 + warp_keys
-                         : choice->shape.dv / 2 + warp_keys / 2 +
-                               (choice->query_in_registers ? choice->shape.dqk / 4 : 0);
+                         ? dqk / 2 + warp_keys
+                         : dv / 2 + warp_keys / 2 + (choice->query_in_registers ? dqk / 4 : 0);
     (void)arch;
     return (struct smelt__needs){choice->warps * SMELT__WARP, choice->blocks,
                                  sums + warp_keys / 4 + OTHER_REGISTERS};
@@ -193,14 +186,11 @@ int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smel
 static void add_key_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int rows = choice->tile_rows, block = choice->block_keys;
     const int queries = rows > choice->rows ? rows / choice->rows : 1;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", block * row_bytes(choice->shape.dqk),
-                           SMELT__TILE_ALIGNMENT, "the item's keys");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", block * row_bytes(choice->shape.dv),
-                           SMELT__TILE_ALIGNMENT, "their values");
-    smelt__plan_add_region(plan, "QUERY_OFFSET", KEY_STAGES * rows * row_bytes(choice->shape.dqk),
-                           SMELT__TILE_ALIGNMENT, "tiles of queries");
-    smelt__plan_add_region(plan, "GRAD_OFFSET", KEY_STAGES * rows * row_bytes(choice->shape.dv),
-                           SMELT__TILE_ALIGNMENT, "tiles of dO");
+    const int dqk = choice->shape.dqk, dv = choice->shape.dv;
+    smelt__gqa_add_tiles(plan, "KEYS_OFFSET", block, dqk, "the item's keys");
+    smelt__gqa_add_tiles(plan, "VALUES_OFFSET", block, dv, "their values");
+    smelt__gqa_add_tiles(plan, "QUERY_OFFSET", KEY_STAGES * rows, dqk, "tiles of queries");
+    smelt__gqa_add_tiles(plan, "GRAD_OFFSET", KEY_STAGES * rows, dv, "tiles of dO");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", rows * (block < 32 ? 128 : block * 4),
                            SMELT__TILE_ALIGNMENT, "P and dS of a tile");
     smelt__plan_add_region(plan, "STATISTICS_OFFSET", KEY_STAGES * rows * 8, SMELT__SMALL_ALIGNMENT,

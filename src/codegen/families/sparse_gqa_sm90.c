@@ -21,13 +21,8 @@
 enum {
     TILE_ROWS = 64,
     TILE_UNITS = TILE_ROWS / SMELT__GQA_UNIT,
-    TILE_COLUMNS = 64,
-    ROW_BYTES = 2 * TILE_COLUMNS, /* of a column tile */
-    TILE_BYTES = TILE_ROWS * ROW_BYTES,
     DESCRIPTION = 80, /* bytes of a tile's description */
     STEP_BYTES = 8,   /* bytes of a step's description, united */
-    ALIGNMENT = SMELT__TILE_ALIGNMENT,
-    BARRIER_BYTES = 8,
     /* Forward. */
     SEGMENT_TILES = 32,
     MOST_VALUES = 128, /* scores and output of a thread, with three warpgroups */
@@ -65,10 +60,6 @@ struct smelt__choice {
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-static int tiles(int columns) {
-    return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
-}
-
 /* The units of a box: the largest common divisor of a KV head's and a tile's units. */
 static int box_units(int units) {
     int box = TILE_UNITS;
@@ -84,15 +75,11 @@ static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) 
 }
 
 static void add_blocks(const struct smelt__choice *choice, struct smelt__plan *plan) {
-    const int block = choice->buffers * choice->shape.granularity * ROW_BYTES;
-    smelt__plan_add_region(plan, "KEYS_OFFSET", tiles(choice->shape.dqk) * block, ALIGNMENT,
-                           "a block's keys, in each buffer");
-    smelt__plan_add_region(plan, "VALUES_OFFSET", tiles(choice->shape.dv) * block, ALIGNMENT,
-                           "its values, in each buffer");
-}
-
-static void add_barriers(int count, struct smelt__plan *plan) {
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", count * BARRIER_BYTES, 8, "mbarriers");
+    const int keys = choice->buffers * choice->shape.granularity;
+    smelt__gqa_add_tiles(plan, "KEYS_OFFSET", keys, choice->shape.dqk,
+                         "a block's keys, in each buffer");
+    smelt__gqa_add_tiles(plan, "VALUES_OFFSET", keys, choice->shape.dv,
+                         "its values, in each buffer");
 }
 
 /* Adds what all these kernels' plans have, except for the regions. */
@@ -116,21 +103,21 @@ static void finish(const struct smelt__choice *choice, const struct smelt__spec 
 static void add_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int stages = choice->stages;
     add_blocks(choice, plan);
-    smelt__plan_add_region(plan, "QUERY_OFFSET", stages * tiles(choice->shape.dqk) * TILE_BYTES,
-                           ALIGNMENT, "tiles of queries, in each stage");
+    smelt__gqa_add_tiles(plan, "QUERY_OFFSET", stages * TILE_ROWS, choice->shape.dqk,
+                         "tiles of queries, in each stage");
     if (choice->ds_buffers) {
-        smelt__plan_add_region(plan, "GRAD_OFFSET", stages * tiles(choice->shape.dv) * TILE_BYTES,
-                               ALIGNMENT, "tiles of the output's gradient, in each stage");
-        smelt__plan_add_region(plan, "DS_OFFSET",
-                               choice->teams * choice->ds_buffers * choice->shape.granularity *
-                                   ROW_BYTES,
-                               ALIGNMENT, "a tile's dS, in each team's buffers");
+        smelt__gqa_add_tiles(plan, "GRAD_OFFSET", stages * TILE_ROWS, choice->shape.dv,
+                             "tiles of the output's gradient, in each stage");
+        smelt__gqa_add_tiles(plan, "DS_OFFSET",
+                             choice->teams * choice->ds_buffers * choice->shape.granularity,
+                             TILE_ROWS, "a tile's dS, in each team's buffers");
         smelt__plan_add_region(plan, "ROWS_OFFSET", stages * TILE_ROWS * 8, 16,
                                "base and delta of their rows, in each stage");
     }
     smelt__plan_add_region(plan, "TILES_OFFSET", stages * DESCRIPTION, 16,
                            "description of the tile's rows, in each stage");
-    add_barriers(2 * (stages + choice->buffers), plan);
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (stages + choice->buffers) * 8, 8,
+                           "mbarriers");
 }
 
 static int buffers_legal(struct smelt__choice *choice) {
@@ -258,16 +245,16 @@ static int take_buffers(struct smelt__choice *choice) {
 
 static void add_united_regions(const struct smelt__choice *choice, struct smelt__plan *plan) {
     const int tiles_of_queries = choice->queries * choice->consumers;
-    smelt__plan_add_region(plan, "QUERY_OFFSET",
-                           tiles_of_queries * tiles(choice->shape.dqk) * TILE_BYTES, ALIGNMENT,
-                           "tiles of queries, in each buffer");
+    smelt__gqa_add_tiles(plan, "QUERY_OFFSET", tiles_of_queries * TILE_ROWS, choice->shape.dqk,
+                         "tiles of queries, in each buffer");
     add_blocks(choice, plan);
     smelt__plan_add_region(plan, "STEPS_OFFSET", choice->buffers * STEP_BYTES, 8,
                            "description of the block, in each buffer");
     smelt__plan_add_region(plan, "ITEMS_OFFSET",
                            tiles_of_queries * (2 + 2 * TILE_UNITS / choice->shape.units) * 4, 4,
                            "description of the item, in each buffer");
-    add_barriers(2 * tiles_of_queries + 4 * choice->buffers, plan);
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
+                           (2 * tiles_of_queries + 4 * choice->buffers) * 8, 8, "mbarriers");
 }
 
 static const struct smelt__axis united_axes[] = {

@@ -27,22 +27,29 @@ enum {
     MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
     MOST_ITEM_HEADS = 64,
     MOST_UNITED = 48 * 256, /* as MOST_OUTPUT, with several queries: masks need registers, too */
-    PART_TILES = SMELT__FEW_HEADS_PART,
-    FEW_TILES = 6, /* of sparse_gqa_bwd_keys: more of them are filled by fours */
+    FEW_TILES = 6,          /* of sparse_gqa_bwd_keys: more of them are filled by fours */
 };
 
-/* Makes the other choices and fills in the plan. `leading`, `others`: tiles of a key block; `more`: tiles of an
- * item's heads in addition to q's; `part_tiles`: the default of the knob. */
-static void make(const struct smelt__spec *spec, const struct smelt__arch *arch, int leading,
-                 int others, int more, int part_tiles, struct smelt__few_heads *choice,
-                 struct smelt__plan *plan) {
+/* The choices for a kernel whose items are `queries` queries' heads of a KV head, rounded up to a multiple of
+ * `step`. */
+static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape, int queries,
+                                            int step) {
+    return (struct smelt__few_heads){.heads = (queries * shape->group + step - 1) / step * step,
+                                     .head_blocks = shape->kv_heads,
+                                     .item_bytes = HEADS_ITEM,
+                                     .tensor_bytes = HEADS_TENSOR,
+                                     .p_matrices = 1,
+                                     .part_tiles = SMELT__FEW_HEADS_PART,
+                                     .queries = queries};
+}
+
+/* Makes the other choices and fills in the plan. choice->part_tiles: the default of the knob. */
+static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
+                 struct smelt__few_heads *choice, struct smelt__plan *plan) {
     const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
-    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", part_tiles);
+    choice->part_tiles = smelt__spec_knob(spec, "part_tiles", choice->part_tiles);
     choice->most_stages = MOST_BLOCKS;
-    choice->leading_tiles = leading;
-    choice->tiles = leading + others;
-    choice->query_tiles = smelt__few_heads_tiles((int)smelt__spec_get(spec, "dqk")) + more;
-    choice->leading_parts = smelt__few_heads_parts(leading, choice);
+    choice->leading_parts = smelt__few_heads_parts(choice->leading_tiles, choice);
     choice->ring_tiles = smelt__few_heads_ring(choice, plan);
     smelt__few_heads_divide_registers(choice->heads > WIDE_HEADS && choice->queries <= 1
                                           ? SMELT__FEW_HEADS_LEAST_GATHER
@@ -62,28 +69,12 @@ static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
     plan->persistent = 1;
 }
 
-/* The heads of an item of `queries` queries, rounded up to a multiple of `step`. */
-static int item_heads(const struct smelt__gqa_shape *shape, int queries, int step) {
-    return (queries * shape->group + step - 1) / step * step;
-}
-
-/* The choices for a kernel whose items are `queries` queries' heads of a KV head. */
-static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape, int queries,
-                                            int step) {
-    return (struct smelt__few_heads){.heads = item_heads(shape, queries, step),
-                                     .head_blocks = shape->kv_heads,
-                                     .item_bytes = HEADS_ITEM,
-                                     .tensor_bytes = HEADS_TENSOR,
-                                     .p_matrices = 1,
-                                     .queries = queries};
-}
-
 /* The most queries of an item whose lists may be united: as many as registers have room for. */
 static int most_queries(const struct smelt__spec *spec, const struct smelt__gqa_shape *shape) {
-    const int most_heads = MOST_UNITED / shape->dv;
+    const int most = MOST_UNITED / shape->dv;
     int queries = smelt__spec_get(spec, "unite") ? MOST_QUERIES : 1;
-    while (queries > 1 && item_heads(shape, queries, UNIT) >
-                              (most_heads < MOST_ITEM_HEADS ? most_heads : MOST_ITEM_HEADS))
+    while (queries > 1 && heads_choice(shape, queries, UNIT).heads >
+                              (most < MOST_ITEM_HEADS ? most : MOST_ITEM_HEADS))
         queries /= 2;
     return queries;
 }
@@ -94,8 +85,6 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
     const int most = most_queries(spec, &shape);
     const int queries = smelt__spec_knob(spec, "item_queries", most);
     struct smelt__few_heads choice = heads_choice(&shape, queries, UNIT);
-    choice.statistics = 1;
-    choice.row_numbers = queries > 1;
     if (queries > most)
         return smelt__spec_refuse(spec, message,
                                   "item_queries=%d is too many; legal: at most %d (with unite=1 "
@@ -105,8 +94,11 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
         return smelt__spec_refuse(spec, message,
                                   "variant sm90 with granularity 1, 4 or 16 needs at most 56 heads "
                                   "of a KV head with dv=256");
-    make(spec, arch, smelt__few_heads_tiles(shape.dqk), smelt__few_heads_tiles(shape.dv), 0,
-         PART_TILES, &choice, plan);
+    choice.statistics = 1;
+    choice.row_numbers = queries > 1;
+    choice.leading_tiles = choice.query_tiles = smelt__few_heads_tiles(shape.dqk);
+    choice.tiles = choice.leading_tiles + smelt__few_heads_tiles(shape.dv);
+    make(spec, arch, &choice, plan);
     smelt__plan_set_template(plan, "sm90_few");
     smelt__plan_add(plan, "HAS_SINK", (int)smelt__spec_get(spec, "sink"), SMELT__DERIVED,
                     "1: a logit per head in the denominator");
@@ -116,16 +108,17 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
 int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                     struct smelt__plan *plan, struct smelt__message *message) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
-    const int values = smelt__few_heads_tiles(shape.dv);
     const int64_t sums = smelt__spec_get(spec, "sums");
     struct smelt__few_heads choice = heads_choice(&shape, 1, DEPTH);
-    choice.row_numbers = 1;
     if (choice.heads > WIDE_HEADS || shape.granularity >= SMELT__GQA_BLOCK)
         return smelt__spec_refuse(
             spec, message,
             "variant sm90 needs granularity 1, 4 or 16 and at most %d heads of a KV head",
             WIDE_HEADS);
-    make(spec, arch, values, smelt__few_heads_tiles(shape.dqk), values, PART_TILES, &choice, plan);
+    choice.row_numbers = 1;
+    choice.leading_tiles = smelt__few_heads_tiles(shape.dv);
+    choice.tiles = choice.query_tiles = choice.leading_tiles + smelt__few_heads_tiles(shape.dqk);
+    make(spec, arch, &choice, plan);
     smelt__plan_add(plan, "SUMS", (int)sums, SMELT__FROM_SPEC,
                     "dk and dv: 0 added in any order, 1 only bounds of the sums, 2 exact sums");
     if (sums != SMELT__GQA_SUMS_ANY) {
@@ -140,17 +133,19 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,
                                         struct smelt__message *message) {
     const struct smelt__gqa_shape shape = smelt__sparse_gqa_shape(spec);
-    const int values = smelt__few_heads_tiles(shape.dv);
-    const int tiles = smelt__few_heads_tiles(shape.dqk) + values;
+    const int tiles = smelt__few_heads_tiles(shape.dqk) + smelt__few_heads_tiles(shape.dv);
     struct smelt__few_heads choice = {.heads = (shape.granularity + UNIT - 1) / UNIT * UNIT,
                                       .head_blocks = 1,
                                       .item_bytes = BLOCK_ITEM,
                                       .tensor_bytes = BLOCK_TENSOR,
                                       .row_numbers = 1,
-                                      .p_matrices = 2};
+                                      .p_matrices = 2,
+                                      .tiles = tiles,
+                                      .query_tiles = tiles,
+                                      .part_tiles = tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART
+                                                                      : SMELT__FEW_HEADS_PART};
     (void)message; /* it always has a plan */
-    make(spec, arch, 0, tiles, values, tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART : PART_TILES,
-         &choice, plan);
+    make(spec, arch, &choice, plan);
     smelt__plan_set_template(plan, "sm90_few");
     return 0;
 }
