@@ -54,7 +54,9 @@ SMELT_CALL smelt_status smelt_operator_supported(const smelt_context *context, c
 SMELT_CALL smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context,
                                               const char *spec);
 
-/* Frees *op and sets it to NULL, which it may be, as may `op`. Launches should be complete. */
+/* Frees *op and sets it to NULL, which it may be, as may `op`. No thread may be in a call with the operator or use
+ * it afterwards (undefined behaviour). What its calls have launched or captured still runs: the kernels stay loaded
+ * until the context is destroyed. */
 SMELT_API void smelt_operator_destroy(smelt_operator **op);
 
 /* The figures of kernel number `index` of a pass, in the order of launch, into *info, whose `size` the

@@ -9,6 +9,7 @@
 #include "runtime/tensor_map.h"
 #include "smelt/device.h"
 #include "smelt/kernels.h"
+#include "smelt/operator.h"
 
 static smelt_status launch_as(const smelt_context *context, const struct smelt__kernel *kernel,
                               const struct smelt__launch *launch, struct CUstream_st *stream) {
@@ -426,6 +427,19 @@ TEST(not_a_cubin) {
     assert_int_equal(driver->loads, 0);
     nvrtc->machine = 0;
     assert_int_equal(smelt__kernel_get(context, &plan, &kernel), SMELT_OK);
+}
+
+/* Kernels of a destroyed operator may still run: they stay loaded until the context is destroyed. */
+TEST(destroyed_operator) {
+    smelt_context *context = make_context();
+    smelt_operator *op;
+    assert_int_equal(
+        smelt_operator_create(&op, context, "sparse_attn:heads=16,dqk=128,dv=128,topk=64"),
+        SMELT_OK);
+    driver->calls = 0;
+    smelt_operator_destroy(&op);
+    assert_null(op);
+    assert_int_equal(driver->calls, 0);
 }
 
 TEST(unsupported_architecture) {
