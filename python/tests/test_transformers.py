@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+import threading
 
 import pytest
 import torch
@@ -266,13 +267,58 @@ def close(got, true):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cache(name, device):
-    """A prefill and the following tokens give the same as one call."""
+    """A prefill and the following tokens give the same as one call; also with a cache of more keys than there are yet."""
     ids, _ = batch(device, 0)
     model = make(name, "smelt", torch.bfloat16).to(device)
     want = logits_of(model, ids, use_cache=False)
-    first = model(input_ids=ids[:, :13], use_cache=True)
-    assert close(values_of(first), want[:, :13])
-    assert close(logits_of(model, ids[:, 13:], cache=first.cache, use_cache=True), want[:, 13:])
+    caches = [transformers.DynamicCache(config=model.config)]
+    if name != "deepseek_v4":  # which has no static cache
+        caches.append(transformers.StaticCache(config=model.config, max_cache_len=32))
+    for cache in caches:
+        assert close(logits_of(model, ids[:, :13], cache=cache, use_cache=True), want[:, :13])
+        assert close(logits_of(model, ids[:, 13:14], cache=cache, use_cache=True), want[:, 13:14])
+        assert close(logits_of(model, ids[:, 14:], cache=cache, use_cache=True), want[:, 14:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_masks_of_other_keys(name, device):
+    """A mask with too few or too many columns is an error, as for the eager model."""
+    ids, mask = batch(device, PADDING, behind=name in PADDED_BEHIND)
+    model = make(name, "smelt", torch.bfloat16).to(device)
+    wider = [torch.cat((mask, mask), dim=1)] if name != "glm5_next_text" else []  # which reads the last columns
+    for wrong in (mask[:, :10], *wider):
+        with pytest.raises((ValueError, RuntimeError), match="each of the 20 keys|Expected size 20"):
+            model(input_ids=ids, attention_mask=wrong, use_cache=False)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_threads(name, device):
+    """Two threads in one model, which wait for each other after every module of its attention, do not mix their tokens."""
+    given = [each[:1] for each in (batch(device, 0, tokens)[0] for tokens in (9, 20))]
+    model = make(name, "smelt", torch.bfloat16).to(device)
+    want = [logits_of(model, ids, use_cache=False) for ids in given]
+    together, got = threading.Barrier(2, timeout=200), [None, None]
+
+    def wait(*_):
+        together.wait()
+
+    for layer in getattr(model, "model", model).layers:
+        for module in layer.self_attn.modules():
+            module.register_forward_hook(wait)
+
+    def run(number):
+        try:
+            got[number] = logits_of(model, given[number], use_cache=False)
+        except BaseException:
+            together.abort()  # the other thread ends, too
+            raise
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(one is not None and torch.equal(one, two) for one, two in zip(got, want))
 
 
 @pytest.mark.parametrize("name", ["deepseek_v32", "glm_moe_dsa"])

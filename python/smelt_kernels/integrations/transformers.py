@@ -27,6 +27,7 @@ import dataclasses
 import functools
 import importlib
 import inspect
+import threading
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,7 @@ _TEXT, _VISION = "_text", "_vision"  # ends of the names of a composite model's 
 
 _attentions: dict = {}  # of the classes of attention that are hooked: the function that attends
 _hooked: list = []  # (class, method's name, the method before)
+_compressed = threading.local()  # `entries`: a V4 compressor's lists and number of entries, until its layer attends
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Windows:
     begin: Tensor
     end: Tensor
     from_first: bool = False  # whether every window begins at key 0
+    keys: int = 0  # how many there are
 
     dtype = torch.bool  # as of a mask that a model joins with another by "and"
 
@@ -73,7 +76,7 @@ class Windows:
 
     def to(self, *args, **named) -> Windows:
         """For models that lie on several devices."""
-        return Windows(self.begin.to(*args, **named), self.end.to(*args, **named), self.from_first)
+        return dataclasses.replace(self, begin=self.begin.to(*args, **named), end=self.end.to(*args, **named))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,11 +145,11 @@ def _windows(
         )  # fmt: skip
         parts.append(_read_windows(mask[:, 0], first))
     begin, end = (torch.cat(each, dim=1) for each in zip(*parts))
-    return Windows(begin, end, not begin.any())
+    return Windows(begin, end, not begin.any(), kv_length)
 
 
-def _checked(mask, query: Tensor) -> Windows:
-    """The windows of `query` [B, H, T, D]."""
+def _checked(mask, query: Tensor, keys: int) -> Windows:
+    """The windows of `query` [B, H, T, D] among `keys` keys."""
     if not isinstance(mask, Windows):
         raise TypeError(
             f"smelt: attn_implementation='{NAME}' takes attention_mask [batch, keys] or None, and no matrix "
@@ -155,6 +158,11 @@ def _checked(mask, query: Tensor) -> Windows:
     if mask.end.shape != (query.shape[0], query.shape[2]):
         raise ValueError(
             f"smelt: the mask is of {tuple(mask.end.shape)} queries, the query of {(query.shape[0], query.shape[2])}"
+        )
+    if mask.keys != keys:
+        raise ValueError(
+            f"smelt: attention_mask must have a column for each of the {keys} keys, those in the cache included, and has "
+            f"{mask.keys}"
         )
     return mask.to(query.device)
 
@@ -184,7 +192,7 @@ def _join(latent: Tensor, rope: Tensor) -> Tensor:
 
 
 def _attend_latent(module, query, latent, rope, mask, scaling, indices, **_):
-    _checked(mask, query)
+    _checked(mask, query, latent.shape[2])
     return _through_latent(module, query, latent, rope, scaling, indices)
 
 
@@ -226,7 +234,7 @@ def _attend_grouped(module, query, key, value, mask, scaling, block_indices=None
     if isinstance(mask, Lists):
         lists = mask
     else:
-        windows = _checked(mask, query)
+        windows = _checked(mask, query, key.shape[2])
         if not windows.from_first:
             raise ValueError(
                 "smelt: MiniMax-M3's blocks begin at a sequence's first key: pad after a sequence, not before it, and do not "
@@ -253,10 +261,14 @@ def _attend_images(module, query, key, value, mask, scaling, **named):
 
 def _attend_v4(module, query, kv, _, mask, scaling, sliding_window, s_aux, **_named):
     """kv [B, 1, S + C, D]: keys of the sliding window, then the compressor's entries."""
-    lists = _sliding_lists(_checked(mask, query), sliding_window)
-    if module.compressor is not None:
-        entries, count = module.compressor.__dict__.pop("smelt_entries")
-        lists = torch.cat((lists, torch.where(entries < 0, -1, entries + (kv.shape[2] - count))), dim=-1)
+    if module.compressor is None:
+        lists = _sliding_lists(_checked(mask, query, kv.shape[2]), sliding_window)
+    else:
+        entries, count = _compressed.entries
+        _compressed.entries = None
+        keys = kv.shape[2] - count
+        lists = _sliding_lists(_checked(mask, query, keys), sliding_window)
+        lists = torch.cat((lists, torch.where(entries < 0, -1, entries + keys)), dim=-1)
     return sparse_attention(
         _bf16("the query", query.transpose(1, 2)), _bf16("kv", kv.squeeze(1)), lists, scaling, dv=kv.shape[-1],
         sink=s_aux, backend="smelt",
@@ -302,7 +314,7 @@ def _latent_indexer(rotate):
         if cache is not None:
             k = cache.update_indexer(k, self.layer_idx)
         weights = self.weights_proj(hidden_states.to(self.weights_proj.weight.dtype)).float()
-        windows = _checked(attention_mask, q.transpose(1, 2))
+        windows = _checked(attention_mask, q.transpose(1, 2), k.shape[1])
         return _choose(q, k, weights * (self.softmax_scale * self.n_heads**-0.5), windows, self.index_topk)
 
     return choose
@@ -372,12 +384,13 @@ def _qwen4_exp_hooks(rotate):
         k = k.squeeze(2)
         if cache is not None:
             k = cache.update_indexer(k, self.layer_idx)
-        windows = _checked(attention_mask, q.transpose(1, 2))
+        windows = _checked(attention_mask, q.transpose(1, 2), k.shape[1])
         seen, first = windows.end - windows.begin, windows.begin.amax(-1)
         if ((windows.begin != first[:, None]) & (seen > 0)).any():
             raise ValueError("smelt: Qwen3.8-Flash-Next's pools begin at a sequence's first key: do not pack documents")
-        starts = first[:, None] + torch.arange(0, k.shape[1] // rate * rate, rate, device=k.device)
-        rows = (starts.unsqueeze(-1) + torch.arange(rate, device=k.device)).clamp(max=k.shape[1] - 1)
+        keys = cos.shape[1]  # a static cache has more, which are not filled yet
+        starts = first[:, None] + torch.arange(0, keys // rate * rate, rate, device=k.device)
+        rows = (starts.unsqueeze(-1) + torch.arange(rate, device=k.device)).clamp(max=keys - 1)
         batch = torch.arange(len(k), device=k.device).unsqueeze(-1)
         pools = self.k_layernorm(k[batch.unsqueeze(-1), rows].float().mean(2).to(k.dtype))
         starts = rows[..., 0]
@@ -478,7 +491,7 @@ def _v4_hooks(rotate):
     def chosen_entries(self, hidden_states, q_residual, position_ids, cache, layer_idx):
         entries = _compress(rotate, self, "compressor", hidden_states, layer_of(cache, layer_idx))
         chosen = self.indexer(hidden_states, q_residual, position_ids, cache, layer_idx)
-        self.smelt_entries = chosen, entries.shape[1]
+        _compressed.entries = chosen, entries.shape[1]
         return entries.unsqueeze(1), None
 
     def every_entry(self, hidden_states, q_residual, position_ids, cache, layer_idx):
@@ -487,7 +500,7 @@ def _v4_hooks(rotate):
         end = _ready(position_ids, hidden_states, self.compress_rate, count)
         if hidden_states.shape[1] == 1:  # one token after a prefill sees every entry
             end = torch.full_like(end, count)
-        self.smelt_entries = _sliding_lists(Windows(torch.zeros_like(end), end), count), count
+        _compressed.entries = _sliding_lists(Windows(torch.zeros_like(end), end), count), count
         return entries.unsqueeze(1), None
 
     return {
