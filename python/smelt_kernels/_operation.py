@@ -86,6 +86,19 @@ def wants_gradients(*tensors: Tensor | None) -> bool:
     return False
 
 
+def _not_by_func(name: str, what: str) -> RuntimeError:
+    return RuntimeError(
+        f"smelt: {name} cannot be {what}: use torch.autograd.grad or backward(), with is_grads_batched=True for several "
+        "gradients at once"
+    )
+
+
+def refuse_transforms(name: str) -> None:
+    """For functions that call autograd themselves."""
+    if not is_compiling() and _functorch is not None and _functorch() is not None:
+        raise _not_by_func(name, "transformed by torch.func or vmap (its tensors have a dimension of batches)")
+
+
 def _text(value, name: str):
     choose(value, name, CHOICES[name])
     return value
@@ -242,7 +255,12 @@ class Operation:
         return self._by_operator(arguments)
 
     def _by_operator(self, arguments) -> tuple:
-        made = self.operator(*arguments)
+        try:
+            made = self.operator(*arguments)
+        except RuntimeError as error:
+            if "setup_context" not in str(error):  # PyTorch's own words about torch.func's gradients
+                raise
+            raise _not_by_func(self.name, "differentiated by torch.func's grad, vjp, jacrev or hessian") from None
         return made if self.outputs > 1 else (made,)
 
     # ---- gradients ----------------------------------------------------------------------------------

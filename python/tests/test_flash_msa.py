@@ -51,8 +51,9 @@ def eager(q_proxy, k_proxy, q, k, v, scale, documents, chosen_blocks):
 
 def compare(call, given, documents, chosen_blocks, **named):
     """Outputs, and the gradients of a sum of out with random factors and of the loss times 3."""
-    scale = 0.1
-    out, loss = call(*given, TOP_K, scale, **named)
+    scale, metric = 0.1, torch.full((), -1.0, device=given[0].device)
+    out, loss = call(*given, TOP_K, scale, kl_metric=metric, **named)
+    assert metric == loss
     factors = torch.randn(out.shape, generator=torch.Generator().manual_seed(5))
     grads = torch.autograd.grad((out * factors.to(out)).sum() + 3 * loss, given)
     true = [each.detach().cpu().double().requires_grad_() for each in given]
@@ -112,6 +113,8 @@ WRONG = (
     *[("scale", ValueError, value) for value in (0, -0.1, float("nan"), 1e39)],
     *[("cu_seqlens", TypeError, value) for value in ([0, 96], torch.tensor([0.0, 96.0]))],
     *[("cu_seqlens", ValueError, torch.tensor(value)) for value in (96, [[0, 48, 96]], [0, 96, 48])],
+    *[("kl_metric", ValueError, value) for value in (torch.zeros(1), torch.zeros((), dtype=torch.bfloat16))],
+    ("kl_metric", TypeError, 0.0),
     ("document_list", TypeError, torch.zeros(2, TOKENS)),
     ("document_list", ValueError, interrupted),
 )
@@ -146,6 +149,18 @@ def test_second_derivatives_and_empty_inputs(call, device):
     for none in ([each[:0] for each in few], [each[:, :, :0] for each in few]):
         out, loss = call(*none, TOP_K, 0.1)
         assert out.shape == (len(none[2]), none[2].shape[2], 4 * WIDTH) and out.requires_grad and loss == 0
+
+
+@pytest.mark.parametrize("call", [flash_msa.flash_msa_func, flash_msa.flash_msa_warmup_func])
+def test_transforms(call, device):
+    given = [each.detach() for each in inputs(device, 2, 1, 4, 2)]
+
+    def function(q):
+        return call(*given[:2], q, *given[3:], TOP_K, 0.1)[0].sum()
+
+    for transformed in (torch.func.grad(function), torch.func.vmap(function)):
+        with pytest.raises(RuntimeError, match="flash_msa cannot be transformed .* use torch.autograd.grad"):
+            transformed(given[2])
 
 
 def test_names():

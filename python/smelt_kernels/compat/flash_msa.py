@@ -7,8 +7,8 @@ the divergence of the softmax of scale * products over the keys of the chosen bl
 mean of the heads' attention there. It trains q_proxy and k_proxy alone, and the target has no gradient.
 
 In addition: the loss has its value (the original returns 0 with the same gradient), any S, fewer proxy heads than KV heads,
-and documents as in the repository after 0.1.1 (`document_list`, `cu_seqlens`); these are read by the host, as there. A
-document that does not begin at a multiple of 128 keys makes lists of smaller blocks, of single keys at worst.
+and what the repository has after 0.1.1: documents (`document_list`, `cu_seqlens`; the host reads them, as there), and
+`kl_metric`, a scalar in fp32 that receives the loss's value. A document that does not begin at a multiple of 128 keys makes lists of smaller blocks, of single keys at worst.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from .._checks import floating, legal_scale, number, shapes
 from .._dense import indexer_dense_loss
 from .._grouped_attention import GRANULARITIES, sparse_gqa
 from .._indexer_training import indexer_loss, indexer_scores, sparse_scores
-from .._operation import Scaling, autocast_type
+from .._operation import Scaling, autocast_type, refuse_transforms
 from .._selection import indexer_topk
-from ._conventions import need_dimensions
+from ._conventions import check_outputs, need_dimensions
 from ._cudnn_common import on_host
 
 BLOCK = 128  # keys of a block
@@ -72,12 +72,14 @@ class _Documents:
         return max(each for each in GRANULARITIES if step % each == 0)
 
 
-def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, scale) -> float:
+def _check(q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, scale, kl_metric: Tensor | None) -> float:
     """Checks the arguments that both functions have. Returns the scale as a float."""
+    refuse_transforms("flash_msa")
     proxies = {"q_proxy": (q_proxy, "BPSD"), "k_proxy": (k_proxy, "BJSD")}
     shapes(**proxies, q=(q, "BHSD"), k=(k, "BKSD"), v=(v, "BKSD"))
     _need_types(q_proxy=q_proxy, k_proxy=k_proxy)
     _need_types(q=q, k=k, v=v)
+    check_outputs(q.device, kl_metric=(kl_metric, (), torch.float32))
     scale = float(number(scale, "scale"))
     legal_scale(scale)
     for many, few, what in (
@@ -158,8 +160,9 @@ class _Trained(torch.autograd.Function):
         return None, None, None, *_scaling.flow(grad, None, *ctx.saved_tensors)
 
 
-def _loss(q_proxy: Tensor, k_proxy: Tensor, step: int, of_heads) -> Tensor:
-    """The sum of of_heads(proxy heads, their queries, their keys) over parts of `step` proxy heads, with its gradients."""
+def _loss(q_proxy: Tensor, k_proxy: Tensor, kl_metric: Tensor | None, step: int, of_heads) -> Tensor:
+    """The sum of of_heads(proxy heads, their queries, their keys) over parts of `step` proxy heads, with its gradients. Its
+    value is also written to kl_metric."""
     trained = torch.is_grad_enabled() and (q_proxy.requires_grad or k_proxy.requires_grad)
     total, (dq, dk) = 0, (torch.zeros_like(each, dtype=torch.float32) for each in (q_proxy, k_proxy))
     per_key = q_proxy.shape[1] // k_proxy.shape[1]
@@ -173,15 +176,17 @@ def _loss(q_proxy: Tensor, k_proxy: Tensor, step: int, of_heads) -> Tensor:
             dq[:, heads] += grads[0]
             dk[:, key] += grads[1]
         total = total + loss.detach()
+    if kl_metric is not None:
+        kl_metric.detach().copy_(total)
     return _Trained.apply(total, dq.to(q_proxy.dtype), dk.to(k_proxy.dtype), q_proxy, k_proxy) if trained else total
 
 
 def flash_msa_func(
     q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float,
-    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None,
+    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None, kl_metric: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss); top_k counts keys, a multiple of 128."""
-    scale, top_k = _check(q_proxy, k_proxy, q, k, v, scale), number(top_k, "top_k")
+    scale, top_k = _check(q_proxy, k_proxy, q, k, v, scale, kl_metric), number(top_k, "top_k")
     if top_k < BLOCK or top_k % BLOCK:
         raise ValueError(f"smelt: top_k must be a positive multiple of {BLOCK}, not {top_k}")
     documents = _Documents(q, document_list, cu_seqlens)
@@ -217,15 +222,15 @@ def flash_msa_func(
         logits = indexer_scores(queries, index_keys, None, rows, **named)
         return indexer_loss(logits, target, rows, **share)
 
-    return out.flatten(2), _loss(q_proxy, k_proxy, 1, of_heads)  # a head at a time: its lists name single keys
+    return out.flatten(2), _loss(q_proxy, k_proxy, kl_metric, 1, of_heads)  # a head at a time: its lists name single keys
 
 
 def flash_msa_warmup_func(
     q_proxy: Tensor, k_proxy: Tensor, q: Tensor, k: Tensor, v: Tensor, top_k: int, scale: float,
-    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None,
+    document_list: Tensor | None = None, *, cu_seqlens: Tensor | None = None, kl_metric: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """(out, loss) of dense attention, which is PyTorch's; the loss runs on smelt. top_k has no effect."""
-    scale = _check(q_proxy, k_proxy, q, k, v, scale)
+    scale = _check(q_proxy, k_proxy, q, k, v, scale, kl_metric)
     documents = _Documents(q, document_list, cu_seqlens)
     batches, tokens, proxy_heads = documents.batches, documents.tokens, q_proxy.shape[1]
     ends = [*documents.firsts[1:], batches * tokens]
@@ -257,7 +262,7 @@ def flash_msa_warmup_func(
 
     proxy_keys = k_proxy.shape[1]
     whole = k.shape[1] % proxy_keys == 0 or proxy_keys % k.shape[1] == 0  # a proxy key's heads read whole KV heads, or one
-    return out, _loss(q_proxy, k_proxy, proxy_heads // proxy_keys if whole else 1, of_heads)
+    return out, _loss(q_proxy, k_proxy, kl_metric, proxy_heads // proxy_keys if whole else 1, of_heads)
 
 
 flash_msa_func_warmup = sparse_attention_warmup = flash_msa_warmup_func
