@@ -198,6 +198,8 @@ struct context_object {
 extern PyObject *context_type, *operator_type;
 PyObject *make_context_type(void);
 PyObject *make_operator_type(void);
+PyObject *pause_emulator(PyObject *module, PyObject *ignored);
+PyObject *resume_emulator(PyObject *module, PyObject *ignored);
 /* A kernel's figures as a dict. */
 PyObject *kernel_dict(const smelt_kernel_info *info);
 extern PyMethodDef spec_functions[]; /* of the module: expand, presets, ... */

@@ -57,6 +57,20 @@ static const char *lend_buffers(const struct emu_interface *emu, const struct ca
     return NULL;
 }
 
+/* Before a fork: waits for the emulated call of another thread, so that the child finds the emulator
+ * and this lock free. Without the interpreter's lock, which that thread needs to log. */
+PyObject *pause_emulator(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(emulated_call, WAIT_LOCK);
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
+}
+
+PyObject *resume_emulator(PyObject *module, PyObject *ignored) {
+    (void)module, (void)ignored;
+    PyThread_release_lock(emulated_call);
+    Py_RETURN_NONE;
+}
+
 enum { PROBLEM = 8192 };
 
 /* `problem`: "", or an error that the library's message does not contain. */

@@ -153,6 +153,9 @@ def _forget():
     _found.clear()
 
 
+os.register_at_fork(
+    before=_native.pause_emulator, after_in_parent=_native.resume_emulator, after_in_child=_native.resume_emulator
+)
 os.register_at_fork(after_in_child=_forget)
 
 

@@ -8,6 +8,7 @@ training.py, */api.py, */_interface*.py and the kernels that these launch), Tile
 slime 624b824a8 (slime_plugins/models/glm5/ops), Megatron-LM d98e8a64dd (megatron/core/transformer/
 experimental_attention_variant/ops), miles 31f1ca961 (miles_plugins/models/deepseek_v4/ops/kernel), prime-rl 559b44772
 (src/prime_rl/trainer/models/kernels), NeMo AutoModel 36044ad3d (nemo_automodel/components/models/glm_moe_dsa).
+The releases cuDNN Frontend 1.32.0, Megatron Core 0.19.2 and NeMo AutoModel 0.7.0 have the same functions.
 """
 
 import inspect

@@ -77,6 +77,18 @@ def by_nemo_shim(modules):
 
 
 NEMO = "nemo_automodel.components.models"
+NEMO_CUDNN = """
+try:
+    from cudnn import DSA as _CUDNN_DSA
+    _HAS_CUDNN_DSA = True
+except ImportError:
+    _HAS_CUDNN_DSA, _CUDNN_DSA = False, None
+try:
+    from flash_mla import flash_mla_sparse_fwd as _FLASH_MLA_SPARSE_FWD
+    _HAS_FLASH_MLA = True
+except ImportError:
+    _HAS_FLASH_MLA, _FLASH_MLA_SPARSE_FWD = False, None
+"""
 MEGATRON_DSA = "megatron.core.transformer.experimental_attention_variant"
 MEGATRON = f"{MEGATRON_DSA}.ops"
 MEGATRON_NEEDS = "from .tilelang_utils import HAVE_TILELANG\n"
@@ -119,25 +131,22 @@ TRAINERS = {
         f"{NEMO}.glm_moe_dsa.kernels._tilelang": nemo_shim(),
         f"{NEMO}.glm_moe_dsa.kernels.sparse_mla": SPARSE_MLA,
         f"{NEMO}.glm_moe_dsa.kernels.indexer": INDEXER,
-        f"{NEMO}.glm_moe_dsa.kernels.cudnn_dsa": """
-try:
-    from cudnn import DSA as _CUDNN_DSA
-    _HAS_CUDNN_DSA = True
-except ImportError:
-    _HAS_CUDNN_DSA, _CUDNN_DSA = False, None
-try:
-    from flash_mla import flash_mla_sparse_fwd as _FLASH_MLA_SPARSE_FWD
-    _HAS_FLASH_MLA = True
-except ImportError:
-    _HAS_FLASH_MLA, _FLASH_MLA_SPARSE_FWD = False, None
+        f"{NEMO}.common.cudnn_sparse_attention": NEMO_CUDNN
+        + """
 
-
-def is_cudnn_dsa_available():
+def is_cudnn_sparse_attention_available():
     return bool(_HAS_CUDNN_DSA and _HAS_FLASH_MLA)
 
 
 def cudnn_sparse_attention(*given):
     return _FLASH_MLA_SPARSE_FWD, _CUDNN_DSA.sparse_attention_backward_wrapper
+""",
+        f"{NEMO}.glm_moe_dsa.kernels.cudnn_dsa": f"from {NEMO}.common.cudnn_sparse_attention import cudnn_sparse_attention\n"
+        + NEMO_CUDNN
+        + """
+
+def is_cudnn_dsa_available():
+    return bool(_HAS_CUDNN_DSA and _HAS_FLASH_MLA)
 
 
 def cudnn_indexer_topk(*given):

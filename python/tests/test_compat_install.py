@@ -131,7 +131,10 @@ def test_flags(written, order):
         dsa = [importlib.import_module(f"{layouts.MEGATRON}.{name}") for name in ("indexer", "sparse_mla")]
         have = dsa[0].HAVE_TILELANG_INDEXER, dsa[1].HAVE_TILELANG_SPARSE_MLA
         flags = {kernels[0]("indexer"), kernels[1].HAS_TILELANG, v4, *have}
-        return flags, found(f"{nemo}.optimized_kernels.is_cudnn_dsa_available")()
+        cudnn = [f"{layouts.NEMO}.common.cudnn_sparse_attention.is_cudnn_sparse_attention_available"]
+        cudnn = [found(each)() for each in (*cudnn, f"{nemo}.optimized_kernels.is_cudnn_dsa_available")]
+        assert cudnn[0] is cudnn[1]
+        return flags, cudnn[0]
 
     if order == "after":
         assert state() == ({False}, False)
@@ -151,7 +154,8 @@ def test_flags(written, order):
     if order == "after":
         assert state() == ({False}, False) and not kept
     else:  # it imported smelt's FlashMLA, which Megatron's install includes
-        assert state() == ({False}, True) and kept == [f"{nemo}.kernels.cudnn_dsa._FLASH_MLA_SPARSE_FWD"]
+        both = f"{layouts.NEMO}.common.cudnn_sparse_attention", f"{nemo}.kernels.cudnn_dsa"
+        assert state() == ({False}, True) and sorted(kept) == [f"{each}._FLASH_MLA_SPARSE_FWD" for each in both]
 
 
 # ---- libraries -------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import re
+import signal
 import threading
 import traceback
 import warnings
@@ -625,3 +626,30 @@ def test_fork(calls):
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.emulated
+@pytest.mark.filterwarnings("ignore:This process")  # has threads
+def test_fork_during_calls(calls):
+    """Threads are in calls when a process forks, with the emulator's lock held: the child computes all the same."""
+    name, done = "sparse_attention", threading.Event()
+    want = call(name, fresh(calls[name]))
+
+    def work():
+        while not done.is_set():
+            call(name, fresh(calls[name]))
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(4):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(120)  # ends a child that waits for a lock
+                os._exit(0 if torch.equal(call(name, fresh(calls[name])), want) else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        for thread in threads:
+            thread.join()

@@ -109,6 +109,12 @@ _MSA_WARMUP = _of("flash_msa", "flash_msa_func_warmup", "flash_msa_warmup_func",
 
 _NEMO = "nemo_automodel.components.models"
 _NEMO_FLAG = {"HAS_TILELANG": True}
+_NEMO_CUDNN = {
+    "_CUDNN_DSA": "cudnn.DSA",
+    "_HAS_CUDNN_DSA": True,
+    "_FLASH_MLA_SPARSE_FWD": "flash_mla.flash_mla_sparse_fwd",
+    "_HAS_FLASH_MLA": True,
+}
 
 TRAINERS: dict[str, Trainer] = {
     "flash_mla": Trainer(
@@ -163,12 +169,8 @@ TRAINERS: dict[str, Trainer] = {
             f"{_NEMO}.glm_moe_dsa.optimized_kernels": _NEMO_FLAG,
             f"{_NEMO}.deepseek_v4.kernels._tilelang": _NEMO_FLAG,
             f"{_NEMO}.deepseek_v4.optimized_kernels": _NEMO_FLAG,
-            f"{_NEMO}.glm_moe_dsa.kernels.cudnn_dsa": {
-                "_CUDNN_DSA": "cudnn.DSA",
-                "_HAS_CUDNN_DSA": True,
-                "_FLASH_MLA_SPARSE_FWD": "flash_mla.flash_mla_sparse_fwd",
-                "_HAS_FLASH_MLA": True,
-            },
+            f"{_NEMO}.glm_moe_dsa.kernels.cudnn_dsa": _NEMO_CUDNN,
+            f"{_NEMO}.common.cudnn_sparse_attention": _NEMO_CUDNN,  # from 0.7 on; also of GLM-5.3-Flash
         }
     ),
     "prime_rl": Trainer(
