@@ -63,13 +63,6 @@ static int given(const struct smelt__problem *problem, int tensor) {
                                          : smelt__key_rows_given(problem, &dk, tensor);
 }
 
-static int has_slots(const struct smelt__problem *problem, int64_t query) {
-    for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++)
-        if (smelt__slots_row(problem, &slots, query, i) >= 0)
-            return 1;
-    return 0;
-}
-
 /* For queries without a valid slot, with adversarial lists: its products with most elements of q
  * are infinite. */
 static const float HUGE_WEIGHT = 3e38F;
@@ -79,8 +72,8 @@ static void fill_weights(struct smelt__problem *problem, int64_t query) {
     const struct smelt__indexer_bwd_spec *spec = problem->spec;
     struct smelt__random random =
         smelt__random_at(problem->options.seed, STREAM_WEIGHTS, (uint64_t)query);
-    const int huge =
-        problem->options.lists == SMELT__LISTS_ADVERSARIAL && !has_slots(problem, query);
+    const int huge = problem->options.lists == SMELT__LISTS_ADVERSARIAL &&
+                     !smelt__slots_valid(problem, &slots, query);
     for (int h = 0; h < spec->heads; h++)
         smelt__indexer_store_weight(problem, TENSOR(WEIGHTS), query, h,
                                     huge ? HUGE_WEIGHT : 0.3F * smelt__normal_next(&random));
@@ -148,17 +141,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int64_t query = 0; query < problem->extents[TENSOR(T)] && footprints->inputs; query++) {
-        smelt__slots_touch(problem, &slots, query, footprints);
-        for (int64_t i = 0; i < smelt__slots_count(problem, &slots); i++) {
-            const int64_t row = smelt__slots_row(problem, &slots, query, i);
-            if (row < 0)
-                continue;
-            smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
-            smelt__touch(footprints, TENSOR(GRAD),
-                         smelt__problem_at(problem, TENSOR(GRAD), query, 0, 0) + i, 1);
-        }
-    }
+    smelt__slots_footprint(problem, &slots, TENSOR(K), TENSOR(GRAD), footprints);
 }
 
 /* dq and dweights are. dk's order of summation is not fixed unless the operator is

@@ -213,13 +213,13 @@ static int reproducible(const struct smelt__problem *problem, int tensor) {
 
 /* ---- figures --------------------------------------------------------------------------------- */
 
-/* Attention's scores once; the indexer's products of the logits and, with gradients, three more. */
 /* Each group's heads have tiles of their own. */
 static int tile_heads(int heads, int groups) {
     enum { TILE = 16 };
     return heads < TILE * groups ? TILE * groups : heads;
 }
 
+/* Attention's scores once; the indexer's products of the logits and, with gradients, three more. */
 static double multiplications(const void *spec, const struct smelt__problem_options *requested) {
     const struct smelt__indexer_dense_loss_spec *loss = spec;
     const struct smelt__dense_lse_spec attention = {tile_heads(loss->heads, loss->groups),
@@ -245,7 +245,8 @@ static int rates(const struct smelt__problem *problem,
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 /* Errors of a target relative to itself, and of a logit relative to its terms' sizes. */
-static const double TARGET_ERROR = 2e-5, LOGIT_ERROR = 1e-6;
+#define TARGET_ERROR 2e-5
+#define LOGIT_ERROR 1e-6
 
 enum { LOSSES = SMELT__INDEXER_QUERY_METRICS, QUERY_METRICS };
 enum { METRIC_LOSS };
@@ -549,12 +550,6 @@ static void compare_loss(const struct smelt__placed *placed, const void *prepare
     smelt__finding_enlarge(finding, METRIC_LOSS, relative(*loss, sum, size), 0);
 }
 
-static void judge_loss(const struct smelt__problem *problem, int64_t compared,
-                       struct smelt__metric_result *results) {
-    (void)problem, (void)compared;
-    results[METRIC_LOSS].bar = TARGET_ERROR;
-}
-
 static const struct smelt__comparison comparisons[] = {
     {
         SMELT__UNITS("query", "head", TENSOR(T)),
@@ -578,7 +573,7 @@ static const struct smelt__comparison comparisons[] = {
         .prepare = prepare,
         .release = release,
         .compare = compare_loss,
-        .judge = judge_loss,
+        .bars = {[METRIC_LOSS] = TARGET_ERROR},
     },
 };
 

@@ -204,13 +204,6 @@ static float draw_target(struct smelt__random *random) {
     return smelt__random_below(random, 8) ? target : 0.0F;
 }
 
-static int has_slots(const struct smelt__problem *problem, int64_t query) {
-    for (int64_t i = 0; i < problem->options.width; i++)
-        if (smelt__slots_row(problem, &slots, query, i) >= 0)
-            return 1;
-    return 0;
-}
-
 /* Masked slots hold the row's largest numbers, so that a kernel that reads one gives a wrong
  * result. (NaN would not do, because it counts as -inf.) In a row with masked slots only, p and q
  * would both be 1 and the loss 0, the correct result; there the masked logits are -inf, which gives
@@ -225,7 +218,8 @@ static void fill_query(struct smelt__problem *problem, int64_t query) {
                           smelt__problem_at(problem, TENSOR(TARGET), query, 0, 0);
     const float shift = 100.0F * uniform(&random) - 50.0F;
     const int64_t peak = (1 + query % 3) * given->width / 4;
-    const float masked = has_slots(problem, query) ? shift + MASKED_LOGIT : -INFINITY;
+    const float masked =
+        smelt__slots_valid(problem, &slots, query) ? shift + MASKED_LOGIT : -INFINITY;
     for (int64_t i = 0; i < given->width; i++) {
         const float drawn = draw_target(&random), noise = uniform(&random) - 0.5F;
         const float logit = given->own[SCORES] == TRAINED

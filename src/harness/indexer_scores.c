@@ -66,14 +66,7 @@ static int fill(struct smelt__problem *problem) {
 }
 
 static void footprint(const struct smelt__problem *problem, struct smelt__footprints *footprints) {
-    for (int64_t t = 0; t < problem->extents[TENSOR(T)] && footprints->inputs; t++) {
-        smelt__slots_touch(problem, &slots, t, footprints);
-        for (int64_t n = 0; n < smelt__slots_count(problem, &slots); n++) {
-            const int64_t row = smelt__slots_row(problem, &slots, t, n);
-            if (row >= 0)
-                smelt__touch_row(footprints, TENSOR(K), row, 0, 0);
-        }
-    }
+    smelt__slots_footprint(problem, &slots, TENSOR(K), 0, footprints);
 }
 
 /* ---- figures --------------------------------------------------------------------------------- */

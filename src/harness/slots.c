@@ -8,10 +8,7 @@
 
 /* The number of the first element of a query's row of a tensor. */
 static int64_t row_of(const struct smelt__problem *problem, int tensor, int64_t query) {
-    const int64_t tokens = problem->options.tokens;
-    if (problem->pass->tensors->rows[tensor].dimensions == 2)
-        return smelt__problem_at(problem, tensor, query, 0, 0);
-    return smelt__problem_at(problem, tensor, query / tokens, query % tokens, 0);
+    return smelt__problem_at(problem, tensor, query, 0, 0);
 }
 
 /* Rows of an entry. */
@@ -132,8 +129,27 @@ int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots 
     return 0;
 }
 
-void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
-                        int64_t query, struct smelt__footprints *footprints) {
-    smelt__touch(footprints, slots->indices, row_of(problem, slots->indices, query),
-                 slots_counted(problem, slots, query));
+int smelt__slots_valid(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                       int64_t query) {
+    for (int64_t i = 0; i < smelt__slots_count(problem, slots); i++)
+        if (smelt__slots_row(problem, slots, query, i) >= 0)
+            return 1;
+    return 0;
+}
+
+void smelt__slots_footprint(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                            int keys, int grad, struct smelt__footprints *footprints) {
+    const int64_t queries = problem->options.batches * problem->options.tokens;
+    for (int64_t query = 0; query < queries && footprints->inputs; query++) {
+        smelt__touch(footprints, slots->indices, row_of(problem, slots->indices, query),
+                     slots_counted(problem, slots, query));
+        for (int64_t i = 0; i < smelt__slots_count(problem, slots); i++) {
+            const int64_t row = smelt__slots_row(problem, slots, query, i);
+            if (row < 0)
+                continue;
+            smelt__touch_row(footprints, keys, row, 0, 0);
+            if (grad)
+                smelt__touch(footprints, grad, row_of(problem, grad, query) + i, 1);
+        }
+    }
 }

@@ -1,8 +1,7 @@
 /*
- * The slots of problems whose queries have index rows and optionally a topk_length: their contents
- * and validity (docs/operators.md, "Valid slots"). For operators with batches ([B,T,width] and
- * [B,T,1]) and without ([T,width] and [T,1]); queries are numbered b * T + t. Where entries name several
- * rows each, a slot is one of them.
+ * The slots of problems whose queries have index rows [T,width] and optionally a topk_length [T,1]: their
+ * contents and validity (docs/operators.md, "Valid slots"). Where entries name several rows each, a slot is
+ * one of them.
  */
 #pragma once
 
@@ -23,14 +22,17 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
-/* A query's slots, masked ones included. */
+/* A query's slots, masked ones included; whether one is valid. */
 int64_t smelt__slots_count(const struct smelt__problem *problem, const struct smelt__slots *slots);
+int smelt__slots_valid(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                       int64_t query);
 
 /* Marks the rows that a valid slot names (`used`: [rows]) and counts the valid slots (the problem's
  * valid_slots). 0; -1: out of memory. */
 int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
                       uint8_t *used);
 
-/* Adds the indices that a query's computation may read. */
-void smelt__slots_touch(const struct smelt__problem *problem, const struct smelt__slots *slots,
-                        int64_t query, struct smelt__footprints *footprints);
+/* Adds the indices that the computation may read, the rows of tensor `keys` that valid slots name, and their
+ * elements of tensor `grad` [T,slots]; 0: there is none. */
+void smelt__slots_footprint(const struct smelt__problem *problem, const struct smelt__slots *slots,
+                            int keys, int grad, struct smelt__footprints *footprints);

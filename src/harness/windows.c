@@ -82,12 +82,17 @@ static struct window make_adversarial(const struct smelt__problem_options *optio
 }
 
 /*
- * The window of a query (b * T + t) in the operator's input. The queries of a batch are spread
- * evenly over the keys. full every key random between any two keys causal packed documents of
- * unequal length: the query's own, up to itself packed the same of equal length window, drift the
- * last `width` keys up to the query log that many from any key on: the number's logarithm is
- * uniform adversarial empty, inverted, of one key, reaching outside on either side, with ends far
- * out; with one seed in eight (7, 15, ...) every key and beyond
+ * The window of a query (b * T + t) in the operator's input. The queries of a batch are spread evenly over
+ * the keys.
+ *
+ *   full           every key
+ *   random         between any two keys
+ *   causal         packed documents of unequal length: the query's own, up to itself
+ *   packed         the same of equal length
+ *   window, drift  the last `width` keys up to the query
+ *   log            that many from any key on: the number's logarithm is uniform
+ *   adversarial    empty, inverted, of one key, reaching outside on either side, with ends far out; with one
+ *                  seed in eight (7, 15, ...) every key and beyond
  */
 static void make_window(const struct smelt__problem_options *options, int64_t query, int32_t *begin,
                         int32_t *end) {

@@ -5,12 +5,6 @@
 
 enum { MOST_ROWS = 1 << 20, LIMIT = 128000000 };
 
-static int64_t draw(struct random *random, int64_t limit) {
-    const int64_t below = INT64_C(1) << random_below(random, 32);
-    const int64_t value = (int64_t)(random_next(random) % (uint64_t)below) + 1;
-    return value < limit ? value : limit;
-}
-
 /* The selection's kernels on a GPU that holds `resident` blocks of each. */
 static struct smelt__topk_kernels kernels(const struct smelt__kernel *kernel) {
     return (struct smelt__topk_kernels){.rows = kernel, .parts = kernel, .topk = 2048};
@@ -35,9 +29,9 @@ static struct smelt__indexer_extent extent_of(int64_t tokens, int64_t rows, int 
 static struct smelt__indexer_extent draw_extent(struct random *random,
                                                 const struct smelt__topk_kernels *select) {
     static const int blocks[] = {1, 8, 32, 128};
-    const int64_t tokens = draw(random, INT32_MAX), rows = draw(random, MOST_ROWS);
+    const int64_t tokens = random_size(random, INT32_MAX), rows = random_size(random, MOST_ROWS);
     const int block = blocks[random_below(random, 4)];
-    const size_t limit = random_below(random, 2) ? LIMIT : (size_t)draw(random, LIMIT);
+    const size_t limit = random_below(random, 2) ? LIMIT : (size_t)random_size(random, LIMIT);
     return extent_of(tokens, rows, block, select, limit);
 }
 
@@ -84,7 +78,8 @@ TEST(balanced) {
     const struct smelt__topk_kernels select = kernels(&parts);
     struct random random = random_begin("balanced");
     for (int i = 0; i < 20000; i++) {
-        const int64_t tokens = draw(&random, 1 << 22), rows = draw(&random, MOST_ROWS);
+        const int64_t tokens = random_size(&random, 1 << 22),
+                      rows = random_size(&random, MOST_ROWS);
         const struct smelt__indexer_extent extent = extent_of(tokens, rows, 32, &select, LIMIT);
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
@@ -111,7 +106,7 @@ TEST(causal) {
         struct smelt__indexer_chunks even, chunks;
         extent.tokens = extent.tokens % 20000 + 1;
         const int failed = smelt__indexer_chunks_make(&extent, &even);
-        extent.causal_limit = draw(&random, INT32_MAX);
+        extent.causal_limit = random_size(&random, INT32_MAX);
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), failed);
         if (failed)
             continue;
@@ -141,8 +136,8 @@ TEST(at_once) {
     const clock_t begin = clock();
     for (int i = 0; i < 1000; i++) {
         struct smelt__indexer_extent extent =
-            extent_of(INT32_MAX, (1 << 17) + draw(&random, 1 << 19), 32, &select, 32 << 20);
-        extent.causal_limit = draw(&random, INT32_MAX);
+            extent_of(INT32_MAX, (1 << 17) + random_size(&random, 1 << 19), 32, &select, 32 << 20);
+        extent.causal_limit = random_size(&random, INT32_MAX);
         struct smelt__indexer_chunks chunks;
         assert_int_equal(smelt__indexer_chunks_make(&extent, &chunks), 0);
     }

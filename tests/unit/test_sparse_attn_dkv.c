@@ -5,13 +5,6 @@
 #include "ops/sparse_attn_dkv.h"
 #include "test.h"
 
-/* 1..limit, small ones as often as large ones. */
-static int64_t draw(struct random *random, int64_t limit) {
-    const int64_t below = INT64_C(1) << random_below(random, 32);
-    const int64_t value = (int64_t)(random_next(random) % (uint64_t)below) + 1;
-    return value < limit ? value : limit;
-}
-
 /* Each chunk of a round has its own starts and each list its own entries; the indices of both, and of the
  * transpose's ranges, fit in an int. */
 TEST(cut) {
@@ -22,11 +15,11 @@ TEST(cut) {
                                                .group_items = 1 + random_below(&random, 3),
                                                .key_rows = 1 + random_below(&random, 2),
                                                .sum_multiprocessors = random_below(&random, 30)};
-        struct smelt__dkv_layout layout = {.groups = draw(&random, INT32_MAX),
-                                           .key_count = draw(&random, INT32_MAX)};
+        struct smelt__dkv_layout layout = {.groups = random_size(&random, INT32_MAX),
+                                           .key_count = random_size(&random, INT32_MAX)};
         size_t bytes = 0;
-        layout.key_stride = (int)(draw(&random, INT32_MAX / 128) * 64);
-        smelt__dkv_place(&shape, (size_t)draw(&random, INT64_C(1) << 32), &bytes, &layout);
+        layout.key_stride = (int)(random_size(&random, INT32_MAX / 128) * 64);
+        smelt__dkv_place(&shape, (size_t)random_size(&random, INT64_C(1) << 32), &bytes, &layout);
         const int64_t ranges = (layout.key_count - 1) / SMELT__ATTENTION_LISTS_RANGE + 1;
         const int64_t groups = layout.groups < layout.round ? layout.groups : layout.round;
         const int64_t chunks = (groups - 1) / layout.chunk + 1;
