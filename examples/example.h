@@ -37,6 +37,8 @@ static inline void require(smelt_status status, const char *what) {
     fprintf(stderr, "%s: %s: %s\n", what, smelt_status_name(status), smelt_last_error());
     const int lacking = status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE ||
                         status == SMELT_ERROR_NO_COMPILER || status == SMELT_ERROR_UNSUPPORTED;
+    if (status == SMELT_ERROR_NO_DRIVER || status == SMELT_ERROR_NO_DEVICE)
+        fputs("Without a GPU: smelt emulate -- PROGRAM\n", stderr);
     exit(lacking ? STATUS_LACKING : EXIT_FAILURE);
 }
 

@@ -235,8 +235,8 @@ static int add_entry_row(void *user, const char *file, const smelt_kernel_info *
 
 /* Of one layer; path NULL: the writable one. */
 static smelt_status print_layer(smelt_context *context, const char *path, const char *name) {
-    static const char *const headers[] = {"kernel", "arch",         "registers",
-                                          "cubin",  "compiled (s)", "key"};
+    static const char *const headers[] = {
+        "kernel", "arch", "registers", "cubin", "compiled (wall s)", "key"};
     struct tool_table table;
     tool_table_begin(&table, "llrrrl", headers);
     const smelt_status status = smelt_cache_walk(context, path, add_entry_row, &table);

@@ -82,7 +82,7 @@ static void print_figures(const smelt_kernel_info *info) {
     printf("  dynamic shared memory  %d B\n", info->dynamic_shared_bytes);
     printf("  threads                %d per block\n", info->threads);
     printf("  cubin                  %zu B\n", info->cubin_bytes);
-    printf("  compiled in            %.3f s\n", info->compile_seconds);
+    printf("  compiled in            %.3f s of wall time\n", info->compile_seconds);
     printf("  cache key              %s\n", info->key);
 }
 
