@@ -26,6 +26,28 @@ struct smelt__indexer_logits_launch {
 
 SMELT__PLAN_LAUNCH(smelt__indexer_logits_launch)
 
+/* What a block of the sm90 variants has: a ring of KV tiles, buffers of queries, and warpgroups. */
+struct smelt__indexer_logits_block {
+    int queries, rows, keys, row_bytes; /* queries; with their heads; of a KV tile; of each */
+    int fill_bytes, staging_bytes;      /* of -inf; of staged logits, -1: has no such region */
+    int groups, stages, buffers, math_registers;
+};
+
+/* Places the regions anew: bytes of shared memory. */
+int smelt__indexer_logits_regions(const struct smelt__indexer_logits_block *block,
+                                  struct smelt__plan *plan);
+
+/* As many stages as there is room for, up to `most`: a multiple of the warpgroups, so that each is
+ * always the same one's. Then math_registers, the math's share of what the launch gives threads. */
+void smelt__indexer_logits_share(const struct smelt__arch *arch,
+                                 struct smelt__indexer_logits_block *block, int most,
+                                 struct smelt__plan *plan);
+
+/* Sets threads and items and adds the last constants, which both sm90 variants have; plan->launch is
+ * set. */
+void smelt__indexer_logits_finish(const struct smelt__indexer_logits_block *block,
+                                  const struct smelt__spec *spec, struct smelt__plan *plan);
+
 /* Each plans its variant or says why it cannot: 0, or -1 with the reason. */
 int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
                                         const struct smelt__arch *arch, struct smelt__plan *plan,

@@ -13,10 +13,7 @@
 #include "codegen/plan/limits.h"
 
 enum {
-    WARPGROUP = 128,    /* threads */
-    REGISTER_GRAIN = 8, /* of what a thread has, and of what it may give and take */
-    MOST_REGISTERS = 232,
-    OTHER_REGISTERS = 56,      /* of the producer's warpgroup */
+    WARPGROUP = 128,           /* threads */
     OTHER_MATH_REGISTERS = 24, /* registers of a thread in addition to products, weights and sums */
     KEYS = 64,                 /* of a KV tile */
     SET_QUERIES = 4,
@@ -24,27 +21,18 @@ enum {
     BLOCK_COLUMNS = 256,   /* at most, while heads allow */
     MOST_SETS = 8,         /* a batch of 32 queries' windows is looked at together */
     MOST_WEIGHTS = 64,     /* a thread keeps */
-    SWIZZLE = 128,         /* bytes at most */
-    ALIGNMENT = 1024,      /* the swizzle repeats every 1024 bytes */
     STAGED_ROW = KEYS + 8, /* fp32: writing and reading meet no bank twice */
     FILL_BYTES = 8192,     /* of -inf, one bulk store */
-    RUN_BYTES = 24,
-    RANGE_BYTES = 8,
-    BARRIER_BYTES = 8,
     MOST_STAGES = 15,
     MOST_QUERY_BUFFERS = 3,
     BLOCK_START = 5, /* KV tiles: what a block costs before its first; measured */
-    COARSE = 256,    /* groups of batches whose costs are kept */
     MOST_BLOCK = 16, /* of block_max: keys of a product that one warp has */
-    TOGETHER = 4,    /* batches whose windows are loaded at once */
 };
 
 struct choice {
-    int heads, fp8, row_bytes;
-    int head_groups, block_max;
+    int heads, fp8, head_groups, block_max;
     int padded_heads, sets, part_columns;
-    int groups, stages, query_buffers;
-    int math_registers;
+    struct smelt__indexer_logits_block block;
 };
 
 /* Heads that fill eights of columns, and those into parts that wgmma has a width for. */
@@ -77,58 +65,21 @@ static int stages_logits(const struct choice *choice) {
 
 static int staging_bytes(const struct choice *choice) {
     const int part_queries = choice->part_columns / choice->padded_heads;
-    return stages_logits(choice) ? choice->groups * part_queries * STAGED_ROW * 4 : 0;
+    return stages_logits(choice) ? choice->block.groups * part_queries * STAGED_ROW * 4 : 0;
 }
 
-static int add_regions(const struct choice *choice, struct smelt__plan *plan) {
-    const int queries = choice->sets * SET_QUERIES, buffers = choice->query_buffers;
-    const int columns = queries * choice->padded_heads;
-    plan->region_count = 0;
-    smelt__plan_add_region(plan, "QUERIES_OFFSET", buffers * columns * choice->row_bytes, ALIGNMENT,
-                           "a block's queries, in each buffer");
-    smelt__plan_add_region(plan, "KEYS_OFFSET", choice->stages * KEYS * choice->row_bytes,
-                           ALIGNMENT, "KV tiles, in each stage");
-    smelt__plan_add_region(plan, "LOWEST_OFFSET", FILL_BYTES, 16, "-inf, to fill with");
-    smelt__plan_add_region(plan, "WEIGHTS_OFFSET", buffers * columns * 4, 16,
-                           "a block's weights, in each buffer");
-    smelt__plan_add_region(plan, "WINDOWS_OFFSET", buffers * queries * RANGE_BYTES, 16,
-                           "a block's windows, in each buffer");
-    smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
-                           "which KV tiles of the block, in each buffer");
-    smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
-                           "costs of groups of batches, while the run is found");
-    smelt__plan_add_region(plan, "STAGING_OFFSET", staging_bytes(choice), 16,
-                           "a part's logits, which each warpgroup stores as whole lines");
-    smelt__plan_add_region(plan, "BARRIERS_OFFSET", 2 * (choice->stages + buffers) * BARRIER_BYTES,
-                           8, "mbarriers");
-    return plan->shared_bytes;
-}
-
-/* Three buffers of queries if that leaves enough stages, else two if it leaves any; and as many
- * stages as there is room for: a multiple of the warpgroups, so that each is always the same one's.
- */
-static void choose_buffers(const struct smelt__arch *arch, struct choice *choice,
-                           struct smelt__plan *plan) {
+/* Three buffers of queries if that leaves enough stages, else two if it leaves any. */
+static void choose_buffers(const struct smelt__arch *arch,
+                           struct smelt__indexer_logits_block *block, struct smelt__plan *plan) {
     const int limit = smelt__shared_of_block(arch, 1);
-    choice->query_buffers = MOST_QUERY_BUFFERS;
-    choice->stages = 3 * choice->groups;
-    if (add_regions(choice, plan) > limit) {
-        choice->stages = choice->groups;
-        while (--choice->query_buffers > 1 && add_regions(choice, plan) > limit)
+    block->buffers = MOST_QUERY_BUFFERS;
+    block->stages = 3 * block->groups;
+    if (smelt__indexer_logits_regions(block, plan) > limit) {
+        block->stages = block->groups;
+        while (--block->buffers > 1 && smelt__indexer_logits_regions(block, plan) > limit)
             continue;
     }
-    choice->stages = MOST_STAGES / choice->groups * choice->groups;
-    while (add_regions(choice, plan) > limit && choice->stages > choice->groups)
-        choice->stages -= choice->groups;
-}
-
-/* What the launch gives every thread; the math's share of it. */
-static void choose_registers(const struct smelt__arch *arch, struct choice *choice) {
-    const int each = smelt__registers_of_thread(arch, (choice->groups + 1) * WARPGROUP, 1);
-    const int left = each * (choice->groups + 1) - OTHER_REGISTERS;
-    choice->math_registers = left / choice->groups / REGISTER_GRAIN * REGISTER_GRAIN;
-    if (choice->math_registers > MOST_REGISTERS)
-        choice->math_registers = MOST_REGISTERS;
+    smelt__indexer_logits_share(arch, block, MOST_STAGES, plan);
 }
 
 static int registers_needed(const struct choice *choice) {
@@ -141,7 +92,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
                           struct smelt__plan *plan) {
     struct smelt__indexer_logits_launch *const launch = (void *)plan->launch;
     *launch = (struct smelt__indexer_logits_launch){
-        .block_queries = choice->sets * SET_QUERIES,
+        .block_queries = choice->block.queries,
         .block_keys = KEYS,
         .tensor_maps = 1,
         .map_queries = SET_QUERIES,
@@ -150,12 +101,12 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
         .map_pairs = choice->heads % PAIR ? 0 : choice->padded_heads / PAIR,
     };
     SMELT__PLAN_ADD(
-        plan, spec, {"WARPGROUPS", "warpgroups", choice->groups, "warpgroups that compute"},
+        plan, spec, {"WARPGROUPS", "warpgroups", choice->block.groups, "warpgroups that compute"},
         {"PART_COLUMNS", "columns", choice->part_columns, "columns of a product"},
         {"RACECHECK", "racecheck", smelt__spec_knob(spec, "racecheck", 0),
          "1: every lane of a warp arrives at barriers"},
-        {"STAGES", NULL, choice->stages, "KV tiles in flight"},
-        {"QUERY_BUFFERS", NULL, choice->query_buffers, "blocks whose queries are in flight"},
+        {"STAGES", NULL, choice->block.stages, "KV tiles in flight"},
+        {"QUERY_BUFFERS", NULL, choice->block.buffers, "blocks whose queries are in flight"},
         {"PADDED_HEADS", NULL, choice->padded_heads, "columns of a query"},
         {"BLOCK_QUERIES", NULL, launch->block_queries, "queries of a block"},
         {"LANE_QUERIES", NULL, 1, "queries whose windows a lane reads"},
@@ -166,20 +117,7 @@ static void add_constants(const struct choice *choice, const struct smelt__spec 
          "1: keys' scales are loaded a KV tile ahead; with 17 to 32 heads that was slower"},
         {"STAGES_LOGITS", NULL, stages_logits(choice),
          "1: logits go to memory by whole lines, through shared memory"},
-        {"STAGED_ROW", NULL, STAGED_ROW, "fp32 numbers of a query's row of staged logits"},
-        {"COARSE", NULL, COARSE, "groups of batches whose costs are kept"},
-        {"TOGETHER", NULL, TOGETHER, "batches whose windows are loaded at once"},
-        {"ROW_BYTES", NULL, choice->row_bytes, "bytes of a key, and of a head of a query"},
-        {"SWIZZLE", NULL, choice->row_bytes < SWIZZLE ? choice->row_bytes : SWIZZLE,
-         "bytes of a row in shared memory"},
-        {"FILL_BYTES", NULL, FILL_BYTES, "bytes of -inf that one bulk store writes"},
-        {"MATH_REGISTERS", NULL, choice->math_registers, "registers of a thread that computes"},
-        {"OTHER_REGISTERS", NULL, OTHER_REGISTERS, "registers of a thread that loads or fills"},
-        {"TENSOR_MAPS", NULL, launch->tensor_maps, "1: q and k are read through tensor maps"},
-        {"MAP_QUERIES", NULL, launch->map_queries, "queries of a box"},
-        {"MAP_HEADS", NULL, launch->map_heads, "heads of a box, or of a pair"},
-        {"MAP_PAIRS", NULL, launch->map_pairs, "pairs of heads of a box; 0: it has none"},
-        {"MAP_KEYS", NULL, launch->map_keys, "keys of a box"});
+        {"STAGED_ROW", NULL, STAGED_ROW, "fp32 numbers of a query's row of staged logits"});
 }
 
 /* What only mma has. */
@@ -202,20 +140,25 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
         .fp8 = smelt__spec_get(spec, "dtype") == SMELT__INDEXER_FP8,
         .head_groups = (int)smelt__spec_get(spec, "groups"),
         .block_max = (int)smelt__spec_get(spec, "block_max"),
+        .block = {.keys = KEYS,
+                  .row_bytes = smelt__indexer_row_bytes(spec),
+                  .fill_bytes = FILL_BYTES,
+                  .groups = smelt__spec_knob(spec, "warpgroups", 3)},
     };
     if (refuse_scoring(spec, message))
         return -1;
-    choice.row_bytes = smelt__indexer_row_bytes(spec);
-    choice.groups = smelt__spec_knob(spec, "warpgroups", 3);
+    struct smelt__indexer_logits_block *const block = &choice.block;
     choose_columns(&choice, smelt__spec_knob(spec, "columns", 128));
-    choose_buffers(arch, &choice, plan);
-    choose_registers(arch, &choice);
-    const int threads = (choice.groups + 1) * WARPGROUP, registers = registers_needed(&choice);
+    block->queries = choice.sets * SET_QUERIES;
+    block->rows = block->queries * choice.padded_heads;
+    block->staging_bytes = staging_bytes(&choice);
+    choose_buffers(arch, block, plan);
+    const int threads = (block->groups + 1) * WARPGROUP, registers = registers_needed(&choice);
     const int fits = smelt__limits_hold(arch, threads, 1, plan->shared_bytes, 0, &excess);
-    if (!fits || registers > choice.math_registers) {
+    if (!fits || registers > block->math_registers) {
         if (fits) {
             excess.registers = registers;
-            excess.register_limit = choice.math_registers;
+            excess.register_limit = block->math_registers;
         }
         smelt__excess_explain(&excess, spec, arch, "fewer heads", "fewer warpgroups or columns", "",
                               message);
@@ -223,9 +166,6 @@ int smelt__indexer_logits_fwd_plan_sm90(const struct smelt__spec *spec,
     }
     smelt__indexer_logits_fwd_name(spec, plan);
     add_constants(&choice, spec, plan);
-    smelt__plan_set_threads(plan, threads, 1);
-    plan->item = "tile";
-    plan->persistent = 1;
-    plan->contiguous = 1;
+    smelt__indexer_logits_finish(block, spec, plan);
     return 0;
 }
