@@ -146,7 +146,9 @@ static const struct tool_verb verbs[] = {
          "itself, or the folder that tar(1) unpacked it into. Kernels compiled for the emulator "
          "have a separate subfolder, with a cap of the same size: `stat` counts them separately, "
          "`verify`, `prune` and `clear` process both kinds, and `list --cache` and `export` leave "
-         "them out. Files that smelt did not write are kept.",
+         "them out. Files that smelt did not write are kept. A folder of the cache that cannot be "
+         "read is named, and the exit status is 1; the others are processed nevertheless, except "
+         "by `export`, which then writes nothing.",
          NULL},
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "report what this machine has and lacks",
