@@ -44,7 +44,7 @@ const struct smelt__schema *smelt__schema_find(const char *name, struct smelt__m
             if (schema->is_operator != kernels)
                 names[count++] = schema->name;
         }
-    smelt__name_unknown("", "family", name, names, message);
+    smelt__name_unknown("", "operator or kernel", name, names, message);
     return NULL;
 }
 

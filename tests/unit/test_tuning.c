@@ -68,7 +68,7 @@ TEST(bad_lines) {
         {SPEC ",stages=2  H200  stages=2  5", "not in canonical form without knobs, " SPEC},
         {"sparse_attn_fwd:dqk=576,heads=64,dv=512,topk=2048  H200  stages=2  5", "canonical"},
         {"sparse_attn:heads=64,dqk=576,dv=512,topk=2048  H200  stages=2  5", "is an operator"},
-        {"sparse_fwd:heads=64  H200  stages=2  5", "unknown family"},
+        {"sparse_fwd:heads=64  H200  stages=2  5", "unknown operator or kernel"},
         {SPEC "  H\x01  stages=2  5", "byte 0x01"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
