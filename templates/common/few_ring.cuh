@@ -15,8 +15,13 @@
  * shared-memory map and the barriers, and sparse_gqa_fwd.sm90_few.cu): gathers the key blocks of two
  * items at a time for the two math warpgroups. An item is a query, or a query and one of its KV heads.
  * One warp of the gather's warpgroup scans the slots of both items and requests one of their blocks
- * alternately; COPY_WARPS warps copy the rows, and wait for slots in flight only when the scan, two
- * blocks ahead, is late.
+ * alternately; COPY_WARPS warps copy the rows, and wait for slots in flight only when the scan,
+ * REQUESTS blocks ahead, is late.
+ *
+ * With COPY_TEAMS = 1 both copying warps copy each block, each part as soon as there is room. Where that
+ * executes too many instructions for each byte, there are several teams: each copies a whole block
+ * alone, by turns, and concurrently with the others. They wait for room in the order of the blocks, since a
+ * parity does not tell a barrier's phase from the next but one: each team passes the turn on.
  *
  * A block's tiles of 64 columns: LEADING_TILES, which only the scores need, then VALUE_TILES. They are
  * filled in FULL_PARTS parts and released in PARTS parts of the values and one of the leading tiles.
@@ -43,10 +48,11 @@
  */
 
 enum {
-    COPY_WARPS = 2,                              /* the gather's first warps; the next one scans */
-    COPY_ROWS = 8,                               /* of a key block, copied at once */
+    COPY_WARPS = COPY_TEAMS > 1 ? COPY_TEAMS : 2, /* the gather's first warps; the next one scans */
+    TEAM_WARPS = COPY_WARPS / COPY_TEAMS,
+    TEAM_THREADS = TEAM_WARPS * 32,
+    COPY_ROWS = TEAM_THREADS / 8,                /* of a key block, that a team copies at once */
     WORD_ARRIVALS = KEY_NUMBERS ? COPY_ROWS : 1, /* threads that describe a block */
-    REQUESTS = 2, /* key blocks by which the scan is ahead of the copies */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH
 };
 
@@ -65,7 +71,8 @@ enum {
         FULL + RING_BLOCKS * FULL_PARTS * 2, /* by block and part, the leading tiles' included */
     QUERY_FULL = EMPTY + RING_BLOCKS * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
-    TAKEN = READY + REQUESTS
+    TAKEN = READY + REQUESTS,
+    TURN = TAKEN + REQUESTS /* by team; none with one team */
 };
 
 /* The ring's tile that holds a block's tile; `first`: the block's first tile in the ring. */
@@ -264,7 +271,10 @@ DEVICE void run_scan(const struct few_params *params) {
         }
     }
     const struct request end = {NO_MORE, 0, {0}, {-1}};
-    post_request(&slot, &end);
+#pragma unroll 1
+    for (int team = 0; team < COPY_TEAMS; ++team) {
+        post_request(&slot, &end);
+    }
 }
 
 /* The part with which a tile is released, and the one with which it is filled. */
@@ -305,6 +315,18 @@ DEVICE void wait_free(const struct ring_place *block, int tile) {
     mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
 }
 
+/* Waits until all of a block's tiles are free, once the previous block's team has done so. */
+DEVICE void await_turn(const struct ring_place *block, int team, int parity) {
+    mbarrier_wait(barrier_at(TURN + team), parity);
+#pragma unroll
+    for (int tile = 0; tile < TILES; ++tile) {
+        if (!is_free_with_previous(tile)) {
+            wait_free(block, tile);
+        }
+    }
+    arrive_warp(barrier_at(TURN + (team + 1 == COPY_TEAMS ? 0 : team + 1)), 1);
+}
+
 /* A copying thread's rows of a key block: `row` and every COPY_ROWS-th after it. Rows from `count`
  * on become zeros. */
 struct block_rows {
@@ -316,7 +338,16 @@ struct block_rows {
     int numbers[BLOCK_KEYS / COPY_ROWS]; /* with KEY_NUMBERS */
 };
 
-/* Waits for the next request and takes it. */
+/* To a team's next request or block. */
+DEVICE void advance_team(struct ring_place *place, int size) {
+    place->index += COPY_TEAMS;
+    if (place->index >= size) {
+        place->index -= size;
+        place->parity ^= 1;
+    }
+}
+
+/* Waits for the team's next request and takes it. */
 DEVICE void take_request(const struct few_params *params, struct ring_place *slot,
                          struct block_rows *rows) {
     mbarrier_wait(barrier_at(READY + slot->index), slot->parity);
@@ -324,7 +355,7 @@ DEVICE void take_request(const struct few_params *params, struct ring_place *slo
     const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
     rows->word = request.word;
     rows->next = request.next;
-    rows->row = (int)(threadIdx.x % WARPGROUP / 8);
+    rows->row = (int)(threadIdx.x % TEAM_THREADS / 8);
     rows->count = request.word & COUNT_MASK;
     rows->source = open_source(params, &request.tensor);
 #pragma unroll
@@ -335,26 +366,26 @@ DEVICE void take_request(const struct few_params *params, struct ring_place *slo
         rows->numbers[i] = number;
     }
     arrive_warp(barrier_at(TAKEN + slot->index), 1);
-    ring_advance(slot, REQUESTS);
+    advance_team(slot, REQUESTS);
 }
 
 /* Starts the copy of a tile, eight threads per row; `first`: the block's first tile in the ring. */
 DEVICE void copy_tile(const struct few_params *params, const struct block_rows *rows, int first,
                       int tile) {
-    const u32 thread = threadIdx.x % WARPGROUP;
+    const u32 thread = threadIdx.x % TEAM_THREADS;
     const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
                                   thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
 #pragma unroll
     for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
         const bool present = rows->row + i * COPY_ROWS < rows->count && has_chunk(tile);
-        cp_async_16(to + (u32)(i * COPY_ROWS * TILE_PITCH),
+        cp_async_16((to ^ (u32)(i * COPY_ROWS % 8 * 16)) + (u32)(i * COPY_ROWS * TILE_PITCH),
                     row_chunk(params, &rows->source, &rows->rows[i], tile), present ? 16 : 0);
     }
 }
 
 /* Writes a block's word and, with KEY_NUMBERS, the numbers of its rows. */
 DEVICE void describe_block(const struct block_rows *rows, int index, int full) {
-    if (threadIdx.x % WARPGROUP == 0) {
+    if (threadIdx.x % TEAM_THREADS == 0) {
         const struct block_word word = {rows->word, rows->next};
         *block_word(index) = word;
     }
@@ -364,27 +395,31 @@ DEVICE void describe_block(const struct block_rows *rows, int index, int full) {
             block_numbers(index)[rows->row + i * COPY_ROWS] = rows->numbers[i];
         }
     }
-    if (threadIdx.x % WARPGROUP % 8 == 0 && (KEY_NUMBERS || threadIdx.x % WARPGROUP == 0)) {
+    if (threadIdx.x % 8 == 0 && (KEY_NUMBERS || threadIdx.x % TEAM_THREADS == 0)) {
         mbarrier_arrive(barrier_at(full));
     }
 }
 
-/* The copying warps: copy each block's tiles as they become free. */
-DEVICE void run_copies(const struct few_params *params) {
-    struct ring_place slot = {0, 0}, block = {0, 0};
-    int first = 0;
+/* The copying warps: copy their team's blocks, whole ones or each part as soon as it is free. */
+DEVICE void run_copies(const struct few_params *params, int warp) {
+    const int team = COPY_TEAMS > 1 ? warp : 0;
+    struct ring_place slot = {team, 0}, block = {team, 0};
+    int first = team * TILES, turn_parity = team == 0; /* nobody passes the first turn to team 0 */
     struct block_rows rows;
     take_request(params, &slot, &rows);
     while (!(rows.word & NO_MORE)) {
         const int full = FULL + block.index * FULL_PARTS * 2 + (rows.word & SECOND ? 1 : 0);
         struct block_rows next;
+        if (COPY_TEAMS > 1) {
+            await_turn(&block, team, turn_parity);
+            turn_parity ^= 1;
+        }
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
-            if (tile ==
-                maximum(TILES - PART_TILES, 0)) { /* usually while the copies wait for room */
-                take_request(params, &slot, &next);
+            if (COPY_TEAMS == 1 && tile == maximum(TILES - PART_TILES, 0)) {
+                take_request(params, &slot, &next); /* usually while the copies wait for room */
             }
-            if (!is_free_with_previous(tile)) {
+            if (COPY_TEAMS == 1 && !is_free_with_previous(tile)) {
                 wait_free(&block, tile);
             }
             if (tile == 0) {
@@ -395,9 +430,12 @@ DEVICE void run_copies(const struct few_params *params) {
                 cp_async_arrive_noinc(barrier_at(full + full_part_of(tile) * 2));
             }
         }
+        if (COPY_TEAMS > 1) {
+            take_request(params, &slot, &next); /* not earlier: its registers would spill */
+        }
         rows = next;
-        ring_advance(&block, RING_BLOCKS);
-        first = ring_tile(first, TILES);
+        advance_team(&block, RING_BLOCKS);
+        first = ring_tile(first, COPY_TEAMS * TILES);
     }
     cp_async_wait_all();
 }
@@ -407,7 +445,7 @@ DEVICE void run_gather(const struct few_params *params) {
     registers_decrease(GATHER_REGISTERS);
     const int warp = __shfl_sync((u32)ALL_LANES, (int)(threadIdx.x % WARPGROUP / 32), 0);
     if (warp < COPY_WARPS) {
-        run_copies(params);
+        run_copies(params, warp);
     } else if (warp == COPY_WARPS) {
         run_scan(params);
     }

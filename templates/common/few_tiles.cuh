@@ -54,14 +54,17 @@ DEVICE void initialise(void) {
     if (threadIdx.x == 0) {
         for (int i = 0; i < RING_BLOCKS * FULL_PARTS * 2; ++i) {
             const bool has_word = i / 2 % FULL_PARTS == 0;
-            mbarrier_init(barrier_at(FULL + i), COPY_WARPS * 32 + (has_word ? WORD_ARRIVALS : 0));
+            mbarrier_init(barrier_at(FULL + i), TEAM_THREADS + (has_word ? WORD_ARRIVALS : 0));
         }
         for (int i = 0; i < RING_BLOCKS * (PARTS + 1); ++i) {
             mbarrier_init(barrier_at(EMPTY + i), 4 * WARP_ARRIVALS);
         }
         for (int request = 0; request < REQUESTS; ++request) {
             mbarrier_init(barrier_at(READY + request), WARP_ARRIVALS);
-            mbarrier_init(barrier_at(TAKEN + request), COPY_WARPS * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(TAKEN + request), TEAM_WARPS * WARP_ARRIVALS);
+        }
+        for (int team = 0; team < COPY_TEAMS && COPY_TEAMS > 1; ++team) {
+            mbarrier_init(barrier_at(TURN + team), TEAM_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);

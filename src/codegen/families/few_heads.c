@@ -15,12 +15,21 @@ enum {
     TILE = BLOCK_KEYS * ROW,
     ALIGNMENT = SMELT__TILE_ALIGNMENT,
     ALL_REGISTERS = 504, /* of three threads, one in each warpgroup */
-    RING_ENTRIES = 256,  /* of a query: two blocks asked for, one held back, a scan's worth */
     STATISTICS = 10,     /* values of a head that warps exchange */
     REQUEST = 8,         /* bytes of a request to copy, without its item and KV tensor */
     WORD = 4,            /* bytes of a key block's description, without its item */
-    REQUESTS = 2,        /* key blocks that the scan is ahead of the copies */
 };
+
+/* Key blocks that the scan is ahead of the copies: one for each team. */
+static int requests(const struct smelt__few_heads *choice) {
+    return choice->copy_teams > 2 ? choice->copy_teams : 2;
+}
+
+/* Row numbers of a query that the ring holds, a power of two: those of the blocks that are asked for,
+ * of one held back, and a scan's worth. */
+static int ring_entries(const struct smelt__few_heads *choice) {
+    return requests(choice) > 2 ? 512 : 256;
+}
 
 /* Key blocks of which the ring holds at least a part. */
 static int ring_blocks(const struct smelt__few_heads *choice) {
@@ -31,6 +40,7 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
     const int heads = choice->heads;
     const int parts = smelt__few_heads_parts(choice->tiles - choice->leading_tiles, choice);
     const int full_parts = choice->leading_parts + parts;
+    const int turns = choice->copy_teams > 1 ? choice->copy_teams : 0;
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->ring_tiles * TILE, ALIGNMENT,
                            "tiles of key blocks; a query's last block then its output");
@@ -41,15 +51,16 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
     smelt__plan_add_region(
         plan, "STATISTICS_OFFSET", choice->statistics ? QUERIES * STATISTICS * heads * 4 : 0, 16,
         "maxima and sums that warps exchange where no rope tile has room for them, fp32");
-    smelt__plan_add_region(plan, "RING_OFFSET", QUERIES * RING_ENTRIES * 4, 16,
+    smelt__plan_add_region(plan, "RING_OFFSET", QUERIES * ring_entries(choice) * 4, 16,
                            "KV row numbers of the key blocks to come");
-    smelt__plan_add_region(
-        plan, "BARRIERS_OFFSET",
-        (ring_blocks(choice) * (QUERIES * full_parts + parts + 1) + QUERIES + 2 * REQUESTS) * 8, 8,
-        "mbarriers");
+    smelt__plan_add_region(plan, "BARRIERS_OFFSET",
+                           (ring_blocks(choice) * (QUERIES * full_parts + parts + 1) + QUERIES +
+                            2 * requests(choice) + turns) *
+                               8,
+                           8, "mbarriers");
     smelt__plan_add_region(plan, "REQUESTS_OFFSET",
-                           REQUESTS * (REQUEST + choice->item_bytes + choice->tensor_bytes), 8,
-                           "key blocks that are to be copied");
+                           requests(choice) * (REQUEST + choice->item_bytes + choice->tensor_bytes),
+                           8, "key blocks that are to be copied");
     smelt__plan_add_region(plan, "WORDS_OFFSET", ring_blocks(choice) * (WORD + choice->item_bytes),
                            8, "description of each block");
     if (choice->row_numbers)
@@ -85,7 +96,10 @@ static void add_constants(const struct smelt__spec *spec, const struct smelt__fe
         {"HEAD_BLOCKS", NULL, choice->head_blocks, "items of a query"},
         {"RING_TILES", NULL, choice->ring_tiles, "tiles of 64 keys by 64 columns in flight"},
         {"QUERIES_AHEAD", NULL, 32, "entries of a query list that a warp holds"},
-        {"RING_ENTRIES", NULL, RING_ENTRIES, "row numbers the ring holds"},
+        {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds"},
+        {"REQUESTS", NULL, requests(choice), "key blocks that the scan is ahead of the copies"},
+        {"COPY_TEAMS", NULL, choice->copy_teams,
+         "1: two warps copy each key block; else so many warps, each a block by turns"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }

@@ -61,7 +61,7 @@ static int choose_ring(const struct smelt__spec *spec, struct smelt__few_heads *
 
 int smelt__sparse_attn_fwd_plan_keys(const struct smelt__spec *spec, struct smelt__plan *plan,
                                      struct smelt__message *message) {
-    struct smelt__few_heads choice = {0};
+    struct smelt__few_heads choice = {.copy_teams = 1};
     choice.heads = ((int)smelt__spec_get(spec, "heads") + UNIT - 1) / UNIT * UNIT;
     choice.head_blocks = 1;
     choice.item_bytes = QUERY_ITEM;

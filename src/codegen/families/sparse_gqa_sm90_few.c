@@ -27,6 +27,7 @@ enum {
     MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
     MOST_ITEM_HEADS = 64,
     MOST_UNITED = 48 * 256, /* as MOST_OUTPUT, with several queries: masks need registers, too */
+    COPY_TEAMS = 3,         /* if the ring has room for one block more */
     FEW_TILES = 6,          /* of sparse_gqa_bwd_keys: more of them are filled by fours */
 };
 
@@ -40,7 +41,20 @@ static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape
                                      .tensor_bytes = HEADS_TENSOR,
                                      .p_matrices = 1,
                                      .part_tiles = SMELT__FEW_HEADS_PART,
+                                     .copy_teams = 1,
                                      .queries = queries};
+}
+
+/* Chooses the ring, and the number of teams that copy, at most choice->copy_teams. Three make calls with
+ * widths of 128 up to 15 % faster; where the ring has less room, they are slower than one team, but with
+ * united lists two are 11 % faster (bench/log/sparse_gqa.md). */
+static void choose_ring(struct smelt__few_heads *choice, struct smelt__plan *plan) {
+    const int fewer = choice->queries > 1 ? 2 : 1;
+    if (smelt__few_heads_ring(choice, plan) < (COPY_TEAMS + 1) * choice->tiles &&
+        choice->copy_teams > fewer) {
+        choice->copy_teams = fewer;
+        smelt__few_heads_ring(choice, plan);
+    }
 }
 
 /* Makes the other choices and fills in the plan. choice->part_tiles: the default of the knob. */
@@ -50,7 +64,7 @@ static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
     choice->part_tiles = smelt__spec_knob(spec, "part_tiles", choice->part_tiles);
     choice->most_stages = MOST_BLOCKS;
     choice->leading_parts = smelt__few_heads_parts(choice->leading_tiles, choice);
-    choice->ring_tiles = smelt__few_heads_ring(choice, plan);
+    choose_ring(choice, plan);
     smelt__few_heads_divide_registers(choice->heads > WIDE_HEADS && choice->queries <= 1
                                           ? SMELT__FEW_HEADS_LEAST_GATHER
                                           : SMELT__FEW_HEADS_GATHER,
@@ -95,6 +109,7 @@ int smelt__sparse_gqa_fwd_plan_few(const struct smelt__spec *spec, const struct 
                                   "variant sm90 with granularity 1, 4 or 16 needs at most 56 heads "
                                   "of a KV head with dv=256");
     choice.statistics = 1;
+    choice.copy_teams = COPY_TEAMS;
     choice.row_numbers = queries > 1;
     choice.leading_tiles = choice.query_tiles = smelt__few_heads_tiles(shape.dqk);
     choice.tiles = choice.leading_tiles + smelt__few_heads_tiles(shape.dv);
@@ -116,6 +131,8 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
             "variant sm90 needs granularity 1, 4 or 16 and at most %d heads of a KV head",
             WIDE_HEADS);
     choice.row_numbers = 1;
+    choice.copy_teams =
+        sums == SMELT__GQA_SUMS_BOUNDS ? COPY_TEAMS : 1; /* others wait for additions */
     choice.leading_tiles = smelt__few_heads_tiles(shape.dv);
     choice.tiles = choice.query_tiles = choice.leading_tiles + smelt__few_heads_tiles(shape.dqk);
     make(spec, arch, &choice, plan);
@@ -142,6 +159,7 @@ int smelt__sparse_gqa_bwd_keys_plan_few(const struct smelt__spec *spec,
                                       .p_matrices = 2,
                                       .tiles = tiles,
                                       .query_tiles = tiles,
+                                      .copy_teams = 1,
                                       .part_tiles = tiles > FEW_TILES ? SMELT__FEW_HEADS_WIDE_PART
                                                                       : SMELT__FEW_HEADS_PART};
     (void)message; /* it always has a plan */
