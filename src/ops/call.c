@@ -69,7 +69,7 @@ smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass,
 }
 
 int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free_multiprocessors) {
-    if (free_multiprocessors == 0 || !kernel->plan.persistent)
+    if (free_multiprocessors == 0)
         return kernel->most_blocks;
     const int64_t left =
         kernel->resident_blocks - free_multiprocessors * kernel->multiprocessor_blocks;

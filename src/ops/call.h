@@ -164,7 +164,8 @@ smelt_status smelt__operator_need(const smelt_operator *op, unsigned pass);
 smelt_status smelt__operator_check_grid(const smelt_operator *op, unsigned pass, int64_t items);
 
 /* The maximum number of blocks of a launch that leaves `free_multiprocessors` to other streams (and
- * uses at least one); with 0, and for a kernel that is not persistent, the kernel's most_blocks. */
+ * uses at least one); with 0, the kernel's most_blocks. The kernel must process all of its items with
+ * any grid. */
 int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free_multiprocessors);
 
 /* Blocks for `items` of a kernel, at most `most`. */

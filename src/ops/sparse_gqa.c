@@ -69,8 +69,8 @@ static smelt_status unite_groups(const struct forward *forward) {
     params.work = index->work;
     params.work.rows = index->blocks;
     for (int list = 0; list < index->groups; list++) {
-        SMELT__TRY(
-            smelt__gqa_launch(&forward->gqa, SMELT__GQA_FORWARD_GROUPS, params.groups, &params));
+        SMELT__TRY(smelt__gqa_launch_all(&forward->gqa, SMELT__GQA_FORWARD_GROUPS, params.groups,
+                                         &params));
         params.counts += params.groups;
         params.keys += (int64_t)params.groups * params.key_stride;
         params.masks += (int64_t)params.groups * params.key_stride;
@@ -178,7 +178,7 @@ static smelt_status launch_chunk(const struct forward *forward) {
     const int64_t tiles =
         gqa->index.tiles ? smelt__divide_up(gqa->index.entries, gqa->index.tile_entries) : 0;
     if (tiles)
-        SMELT__TRY(smelt__gqa_launch(
+        SMELT__TRY(smelt__gqa_launch_all(
             gqa, SMELT__GQA_FORWARD_UNITE,
             smelt__divide_up(tiles * gqa->index.groups, SMELT__GQA_LISTS_UNITE_TILES),
             &gqa->index));

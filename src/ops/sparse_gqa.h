@@ -64,11 +64,16 @@ smelt_status smelt__gqa_check(struct smelt__gqa *gqa, struct smelt__call *call);
 struct gqa_lists_params smelt__gqa_lists(const struct smelt__attention_call *fields,
                                          const smelt_const_tensor *limit);
 
-/* Launches the kernel of a role for `items` items. Errors: DRIVER. */
+/* Launches the kernel of a role for `items` items, on all multiprocessors but free_multiprocessors; the second
+ * function, for kernels that need a thread block for each item, uses all multiprocessors. Errors: DRIVER. */
 static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int role, int64_t items,
                                              const void *params) {
     return smelt__call_launch(gqa->call, gqa->kernels[role], items, gqa->free_multiprocessors,
                               params);
+}
+static inline smelt_status smelt__gqa_launch_all(const struct smelt__gqa *gqa, int role,
+                                                 int64_t items, const void *params) {
+    return smelt__call_launch(gqa->call, gqa->kernels[role], items, 0, params);
 }
 
 /* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */

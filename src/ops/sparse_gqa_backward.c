@@ -180,8 +180,8 @@ static smelt_status launch_rows(const struct backward *backward) {
         .entries = (int)backward->gqa.queries,
         .query_rows = backward->gqa.shape.heads,
     };
-    return smelt__gqa_launch(&backward->gqa, SMELT__GQA_BACKWARD_ROWS, parts_of(&backward->gqa),
-                             &params);
+    return smelt__gqa_launch_all(&backward->gqa, SMELT__GQA_BACKWARD_ROWS, parts_of(&backward->gqa),
+                                 &params);
 }
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
@@ -212,7 +212,7 @@ static smelt_status launch_sums(const struct backward *backward) {
     SMELT__TRY(smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_QUERY_SUMS,
                                  smelt__divide_up(gqa->index.entries * gqa->units, SUM_WARPS),
                                  &params));
-    return blocks > 0 ? smelt__gqa_launch(gqa, SMELT__GQA_BACKWARD_KEY_SUMS, blocks, &params)
+    return blocks > 0 ? smelt__gqa_launch_all(gqa, SMELT__GQA_BACKWARD_KEY_SUMS, blocks, &params)
                       : SMELT_OK;
 }
 

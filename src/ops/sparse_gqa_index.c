@@ -114,7 +114,7 @@ smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first) {
                           smelt__divide_up(gqa->lists / params.groups, SMELT__GQA_LISTS_AT_ONCE);
     for (int i = SMELT__GQA_LISTS_COUNT; i <= SMELT__GQA_LISTS_FILL; i++)
         SMELT__TRY(
-            smelt__gqa_launch(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
+            smelt__gqa_launch_all(gqa, first + i, i == SMELT__GQA_LISTS_SCAN ? 1 : parts, &params));
     return SMELT_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "fakes.h"
 #include "key_grads_grains.params.h"
 #include "smelt/indexer_bwd.h"
+#include "smelt/indexer_clean.h"
 #include "smelt/sparse_attn.h"
 
 enum { HEADS = 64, TOPK = 64, TOKENS = 1000, MULTIPROCESSORS = 132 };
@@ -81,6 +82,26 @@ TEST(multiprocessors_that_stay_free) {
         }
         assert_true(chunks > 1);
     }
+}
+
+/* Multiprocessors stay free beside a kernel that is not persistent, too. */
+TEST(multiprocessors_beside_any_kernel) {
+    smelt_operator *clean = NULL;
+    smelt_indexer_clean_args args = SMELT_INDEXER_CLEAN_ARGS_INIT;
+    unsigned each = 0; /* blocks of a multiprocessor */
+    args.tokens = 1 << 20, args.rows = TOKENS, args.window_begin.data = address(1);
+    args.window_end.data = address(2), args.logits.data = address(3);
+    assert_int_equal(smelt_operator_create(&clean, context, "indexer_clean"), SMELT_OK);
+    for (int used = 1; used < MULTIPROCESSORS; used += MULTIPROCESSORS / 3) {
+        args.free_multiprocessors = MULTIPROCESSORS - used;
+        driver->chain_length = 0;
+        assert_int_equal(smelt_indexer_clean_forward(clean, &args, NULL), SMELT_OK);
+        assert_int_equal(driver->chain_length, 1);
+        if (used == 1)
+            each = driver->chain[0].blocks;
+        assert_int_equal(driver->chain[0].blocks, each * (unsigned)used);
+    }
+    smelt_operator_destroy(&clean);
 }
 
 /* A persistent kernel with clusters has whole clusters, at least one, and fills the device. */
