@@ -7,6 +7,7 @@ custom operator `torch.ops.smelt.NAME`, which costs tens of microseconds. Both w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import torch
@@ -246,6 +247,8 @@ class Operation:
 
     def _watched(self, arguments) -> tuple:
         arguments = self._checked(arguments)
+        if not is_compiling():
+            self._refuse_dtensors(arguments)
         if self.leaves:
             _refuse_tangents(arguments[: self.tensors])
         else:
@@ -253,6 +256,13 @@ class Operation:
                 if each is not None and each.requires_grad:
                     arguments[place] = each.detach()
         return self._by_operator(arguments)
+
+    def _refuse_dtensors(self, arguments) -> None:
+        """PyTorch's own error advises to make the other tensors DTensors, too."""
+        kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
+        for name, each in zip(self.names, arguments[: self.tensors]):
+            if isinstance(each, kind):
+                raise TypeError(f"smelt: {name} must be a local tensor, not a DTensor: pass {name}.to_local()")
 
     def _by_operator(self, arguments) -> tuple:
         try:

@@ -146,3 +146,21 @@ def test_vmap(device):
         problem.q, problem.kv, problem.indices
     )
     assert torch.equal(got, problem.run())
+
+
+@pytest.mark.emulated
+def test_dtensors_are_refused(device):
+    """There are no sharding rules: the error names the argument and what to pass; what it says works."""
+    distributed = pytest.importorskip("torch.distributed.tensor")
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+        problem = Problem(device)
+        want, local = problem.run(), problem.kv
+        problem.kv = distributed.distribute_tensor(local.detach(), mesh, [distributed.Replicate()]).requires_grad_()
+        with pytest.raises(TypeError, match=r"kv must be a local tensor, not a DTensor: pass kv.to_local\(\)"):
+            problem.run()
+        problem.kv = problem.kv.to_local()
+        assert torch.equal(problem.run(), want)
+    finally:
+        torch.distributed.destroy_process_group()
