@@ -338,8 +338,17 @@ struct block_rows {
     int numbers[BLOCK_KEYS / COPY_ROWS]; /* with KEY_NUMBERS */
 };
 
+/* A copying thread's number in its team. */
+DEVICE u32 team_thread(void) {
+    return threadIdx.x % (COPY_TEAMS > 1 ? 32 : WARPGROUP);
+}
+
 /* To a team's next request or block. */
 DEVICE void advance_team(struct ring_place *place, int size) {
+    if (COPY_TEAMS == 1) {
+        ring_advance(place, size);
+        return;
+    }
     place->index += COPY_TEAMS;
     if (place->index >= size) {
         place->index -= size;
@@ -355,7 +364,7 @@ DEVICE void take_request(const struct few_params *params, struct ring_place *slo
     const int *const ring = slot_ring(request.word & SECOND ? 1 : 0);
     rows->word = request.word;
     rows->next = request.next;
-    rows->row = (int)(threadIdx.x % TEAM_THREADS / 8);
+    rows->row = (int)(team_thread() / 8);
     rows->count = request.word & COUNT_MASK;
     rows->source = open_source(params, &request.tensor);
 #pragma unroll
@@ -372,7 +381,7 @@ DEVICE void take_request(const struct few_params *params, struct ring_place *slo
 /* Starts the copy of a tile, eight threads per row; `first`: the block's first tile in the ring. */
 DEVICE void copy_tile(const struct few_params *params, const struct block_rows *rows, int first,
                       int tile) {
-    const u32 thread = threadIdx.x % TEAM_THREADS;
+    const u32 thread = team_thread();
     const u32 to = shared_address((u32)(KEYS_OFFSET + ring_tile(first, tile) * KEY_TILE_BYTES) +
                                   thread / 8 * TILE_PITCH + ((thread % 8) ^ (thread / 8 % 8)) * 16);
 #pragma unroll
@@ -385,17 +394,17 @@ DEVICE void copy_tile(const struct few_params *params, const struct block_rows *
 
 /* Writes a block's word and, with KEY_NUMBERS, the numbers of its rows. */
 DEVICE void describe_block(const struct block_rows *rows, int index, int full) {
-    if (threadIdx.x % TEAM_THREADS == 0) {
+    if (team_thread() == 0) {
         const struct block_word word = {rows->word, rows->next};
         *block_word(index) = word;
     }
-    if (KEY_NUMBERS && threadIdx.x % 8 == 0) {
+    if (KEY_NUMBERS && team_thread() % 8 == 0) {
 #pragma unroll
         for (int i = 0; i < BLOCK_KEYS / COPY_ROWS; ++i) {
             block_numbers(index)[rows->row + i * COPY_ROWS] = rows->numbers[i];
         }
     }
-    if (threadIdx.x % 8 == 0 && (KEY_NUMBERS || threadIdx.x % TEAM_THREADS == 0)) {
+    if (team_thread() % 8 == 0 && (KEY_NUMBERS || team_thread() == 0)) {
         mbarrier_arrive(barrier_at(full));
     }
 }
