@@ -66,22 +66,22 @@ SMALL = {
 }  # fmt: skip
 
 
-def small(benchmark):
+def small(shapes):
     found = [str(path) for path in LIBRARIES if path.exists()]
     if not _runtime.EMULATED or not found:
         pytest.skip("needs the emulator and a libsmelt.so in build/")
-    return [benchmark, *SMALL[benchmark].split(), *f"--smelt-only --rounds 1 --library {found[0]}".split()]
+    return [shapes, *SMALL[shapes].split(), *f"--smelt-only --rounds 1 --library {found[0]}".split()]
 
 
-@pytest.mark.parametrize("benchmark", SMALL)
-def test_small_rows(peers, capsys, benchmark):
+@pytest.mark.parametrize("shapes", SMALL)
+def test_small_rows(peers, capsys, shapes):
     """The report reads the printed lines."""
     report = pytest.importorskip("smelt_kernels.report")
-    assert peers(small(benchmark)) == 0
+    assert peers(small(shapes)) == 0
     printed = capsys.readouterr().out
-    (race,) = report.read(benchmark, printed)[2]
+    (race,) = report.read(shapes, printed)[2]
     table = printed[printed.index("\n| shape") :]
-    assert "smelt" in race.ms and set(race.ms) == set(report.read(benchmark, table)[2][0].ms)
+    assert "smelt" in race.ms and set(race.ms) == set(report.read(shapes, table)[2][0].ms)
 
 
 def test_wrong_results(peers, capsys, monkeypatch):
