@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""installed.py ROOT FOLDER PAGE...: writes the pages, with their paths relative to ROOT, as they are installed, into FOLDER.
+"""installed.py ROOT FOLDER PAGE...: writes the pages into FOLDER with the links that they have when installed.
 
-All pages are installed in one folder. A link to a page that is not installed becomes its text and its path in the source.
+Each PAGE is a path relative to ROOT, the source. All pages are installed in one folder. A link to a file that is not an
+installed page becomes plain text: the link's text and the file's path in the source.
 """
 import os
 import re
 import sys
 
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-FOOTER = "\nPaths that are not links are those of smelt's source.\n"
+FOOTER = "\nPaths that are not links refer to smelt's source.\n"
 
 
 def installed(page, text, pages):

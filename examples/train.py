@@ -395,8 +395,8 @@ def train(model_name="dsa", steps=20, backend="smelt", device="cuda", rate=3e-3,
 
 
 class Progress:
-    """Prints the losses' means over each fifth of a stage, since the words differ from step to step, and at least every ten
-    seconds."""
+    """Prints the mean losses of the steps since its last line (a single step's depend on the step's words): at the end of
+    each fifth of a stage, and after the first step that ends ten seconds or more after the last line."""
 
     def __init__(self, steps, dense, warm_up):
         self.stages = (DENSE, 0, dense), (WARM_UP, dense, dense + warm_up), (SPARSE, dense + warm_up, steps)

@@ -30,14 +30,12 @@ static const struct tool_verb verbs[] = {
      tool_run_warm},
     {"list", "[gpus | NAME...]",
      "list presets, operators, kernels and architectures, GPUs, or the cache",
-     (const char *const[]){"Lists presets, operators and kernels with their keys, and "
-                           "architectures, or only the presets, "
-                           "operators and kernels that are named; `list gpus`: the GPUs by which "
-                           "`--arch` may name an "
-                           "architecture. With `--cache`: the cached kernels, also those of the "
-                           "read-only layer. With "
-                           "`--tuned`: the entries of the tuning file.",
-                           NULL},
+     (const char *const[]){
+         "Lists presets, operators and kernels with their keys, and the architectures; with NAMEs "
+         "only the presets, operators and kernels of these names. `list gpus`: the GPUs by which "
+         "`--arch` may name an architecture. With `--cache`: the cached kernels, also those of the "
+         "read-only layer. With `--tuned`: the entries of the tuning file.",
+         NULL},
      OPTION(CACHE) | OPTION(TUNED) | TOOL_COMMON, tool_run_list},
     {"show", "SPEC", "show a kernel's plan and its compiled figures",
      (const char *const[]){
@@ -146,9 +144,9 @@ static const struct tool_verb verbs[] = {
          "itself, or the folder that tar(1) unpacked it into. Kernels compiled for the emulator "
          "have a separate subfolder, with a cap of the same size: `stat` counts them separately, "
          "`verify`, `prune` and `clear` process both kinds, and `list --cache` and `export` leave "
-         "them out. Files that smelt did not write are kept. A folder of the cache that cannot be "
-         "read is named, and the exit status is 1; the others are processed nevertheless, except "
-         "by `export`, which then writes nothing.",
+         "them out. Files that smelt did not write are kept. If folders of the cache cannot be "
+         "read, the action names them and fails with exit status 1; it processes the others "
+         "nevertheless, except `export`, which then writes nothing.",
          NULL},
      OPTION(MAX_SIZE) | OPTION(OLDER_THAN) | OPTION(ALLOW_EMPTY) | TOOL_COMMON, tool_run_cache},
     {"doctor", "", "report what this machine has and lacks",

@@ -47,8 +47,8 @@ typedef struct smelt_cache_stats {
 #define SMELT_CACHE_STATS_INIT SMELT_INIT(smelt_cache_stats)
 
 /* Counts both layers into *stats, whose `size` the caller has set. A cache that cannot be used is
- * not an error: `problem` is the reason. Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be
- * read; *stats has the others' counts), OUT_OF_MEMORY. */
+ * not an error: `problem` is the reason. Errors: INVALID_ARGUMENT, CACHE (a folder cannot be
+ * read; *stats has the counts of all others), OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_cache_get_stats(const smelt_context *context,
                                               smelt_cache_stats *stats);
 
@@ -87,8 +87,8 @@ typedef struct smelt_cache_pruned {
  * recently used until at most `max_bytes` are left (0: the cap). An entry used meanwhile stays.
  * Other processes may use the cache meanwhile. *pruned may be NULL; its `size` is set by the
  * caller; after a failure it holds the partial result, as the results of export and import do.
- * Errors: INVALID_ARGUMENT, CACHE (a folder that cannot be used, read or written; what can be is
- * pruned nevertheless), OUT_OF_MEMORY.
+ * Errors: INVALID_ARGUMENT, CACHE (the cache or a folder of it cannot be used, read or written; its
+ * other folders are pruned nevertheless), OUT_OF_MEMORY.
  */
 SMELT_CALL smelt_status smelt_cache_prune(smelt_context *context, uint64_t max_bytes,
                                           uint64_t older_than_seconds, smelt_cache_pruned *pruned);
@@ -130,8 +130,8 @@ SMELT_CALL smelt_status smelt_cache_import(smelt_context *context, const char *p
 
 /* Removes every entry and temporary file of the writable layer and resets the counters; the lock
  * file and other programs' files stay. *removed, the number of entries, may be NULL. Errors:
- * INVALID_ARGUMENT, CACHE (also if folders cannot be read or entries cannot be removed; all others are
- * removed nevertheless), OUT_OF_MEMORY. */
+ * INVALID_ARGUMENT, CACHE (also if folders cannot be read or entries cannot be removed; all others
+ * are removed nevertheless), OUT_OF_MEMORY. */
 SMELT_CALL smelt_status smelt_cache_clear(smelt_context *context, uint64_t *removed);
 
 #ifdef __cplusplus

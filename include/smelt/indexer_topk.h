@@ -24,7 +24,7 @@
  * With candidate_block=r only the keys of listed blocks of r keys are scored and selected from, at a
  * cost in proportion to C: candidates[t,c] is a block's number, and the selected set is that of a
  * call of all keys in which all other keys are outside the windows. Numbers that no block has
- * (such as -1) are skipped. The numbers of blocks ascend, as published does: otherwise lists are in the
+ * (such as -1) are skipped. The numbers of blocks should ascend, as in published: otherwise lists are in the
  * order of the candidates, ties go to the earlier one, and a block that is listed twice counts twice; with a
  * limit a list may then have -1 between its rows, and its length is undefined. With block_max, at most
  * candidate_block, entries are the blocks of block_max keys in the listed blocks. Not with pinned or

@@ -54,9 +54,9 @@ SMELT_CALL smelt_status smelt_operator_supported(const smelt_context *context, c
 SMELT_CALL smelt_status smelt_operator_create(smelt_operator **op, smelt_context *context,
                                               const char *spec);
 
-/* Frees *op and sets it to NULL, which it may be, as may `op`. No thread may be in a call with the operator or use
- * it afterwards (undefined behaviour). What its calls have launched or captured still runs: the kernels stay loaded
- * until the context is destroyed. */
+/* Frees *op and sets it to NULL; `op` and *op may be NULL. The behaviour is undefined if another thread is in a call
+ * with the operator or uses it afterwards. Kernels that its calls have launched, or captured in a graph, may still
+ * run: they stay loaded until the context is destroyed. */
 SMELT_API void smelt_operator_destroy(smelt_operator **op);
 
 /* The figures of kernel number `index` of a pass, in the order of launch, into *info, whose `size` the

@@ -49,8 +49,9 @@ static PyMethodDef functions[] = {
     {"emulated", emulated, METH_NOARGS, "Whether kernels run on the emulator, on CPU tensors."},
     {"emulate", emulate, METH_VARARGS, "emulate(major, minor): the compute capability to emulate."},
     {"leave", leave, METH_NOARGS, "Called at the interpreter's exit."},
-    {"pause_emulator", pause_emulator, METH_NOARGS, "Called before a fork."},
-    {"resume_emulator", resume_emulator, METH_NOARGS, "Called after it, in both processes."},
+    {"pause_emulator", pause_emulator, METH_NOARGS,
+     "Called before a fork: waits for emulated calls."},
+    {"resume_emulator", resume_emulator, METH_NOARGS, "Called after a fork, in both processes."},
     {0}};
 
 /* Adds `object` to the module; NULL with an exception fails. */

@@ -57,8 +57,8 @@ static const char *lend_buffers(const struct emu_interface *emu, const struct ca
     return NULL;
 }
 
-/* Before a fork: waits for the emulated call of another thread, so that the child finds the emulator
- * and this lock free. Without the interpreter's lock, which that thread needs to log. */
+/* Before a fork: waits until no other thread is in an emulated call, so that the child finds the emulator
+ * and its lock free. Releases the interpreter's lock while it waits: the other thread needs it to log. */
 PyObject *pause_emulator(PyObject *module, PyObject *ignored) {
     (void)module, (void)ignored;
     Py_BEGIN_ALLOW_THREADS PyThread_acquire_lock(emulated_call, WAIT_LOCK);

@@ -95,9 +95,9 @@ def _not_by_func(name: str, what: str) -> RuntimeError:
 
 
 def refuse_transforms(name: str) -> None:
-    """For functions that call autograd themselves."""
+    """An error under torch.func's transforms, for functions that call autograd themselves."""
     if not is_compiling() and _functorch is not None and _functorch() is not None:
-        raise _not_by_func(name, "transformed by torch.func or vmap (its tensors have a dimension of batches)")
+        raise _not_by_func(name, "transformed by torch.func or vmap (its tensors already have a batch dimension)")
 
 
 def _text(value, name: str):
@@ -258,7 +258,7 @@ class Operation:
         return self._by_operator(arguments)
 
     def _refuse_dtensors(self, arguments) -> None:
-        """PyTorch's own error advises to make the other tensors DTensors, too."""
+        """Instead of PyTorch's own error, which advises making the other tensors DTensors, too."""
         kind = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", ())
         for name, each in zip(self.names, arguments[: self.tensors]):
             if isinstance(each, kind):
@@ -268,7 +268,7 @@ class Operation:
         try:
             made = self.operator(*arguments)
         except RuntimeError as error:
-            if "setup_context" not in str(error):  # PyTorch's own words about torch.func's gradients
+            if "setup_context" not in str(error):  # words of PyTorch's error about torch.func's gradients
                 raise
             raise _not_by_func(self.name, "differentiated by torch.func's grad, vjp, jacrev or hessian") from None
         return made if self.outputs > 1 else (made,)

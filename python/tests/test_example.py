@@ -70,7 +70,7 @@ def test_it_learns(model, steps):
 
 
 def test_it_prints_as_it_goes(monkeypatch):
-    """At the end of each fifth of a stage, or after ten seconds, the means of the steps since the line before."""
+    """The mean losses of the steps since the previous line, at the end of each fifth of a stage or after ten seconds."""
     train, printed, now = load(), [], [0.0]
     monkeypatch.setattr(train.time, "monotonic", lambda: now[0])
     train.print = lambda text, flush=False: printed.append((text, flush))

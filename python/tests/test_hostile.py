@@ -631,7 +631,7 @@ def test_fork(calls):
 @pytest.mark.emulated
 @pytest.mark.filterwarnings("ignore:This process")  # has threads
 def test_fork_during_calls(calls):
-    """Threads are in calls when a process forks, with the emulator's lock held: the child computes all the same."""
+    """A process forks while other threads are in calls and hold the emulator's lock: the child can compute."""
     name, done = "sparse_attention", threading.Event()
     want = call(name, fresh(calls[name]))
 
@@ -646,7 +646,7 @@ def test_fork_during_calls(calls):
         for _ in range(4):
             child = os.fork()
             if child == 0:
-                signal.alarm(120)  # ends a child that waits for a lock
+                signal.alarm(120)  # ends a child that waits for a lock forever
                 os._exit(0 if torch.equal(call(name, fresh(calls[name])), want) else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     finally:

@@ -150,7 +150,7 @@ def test_vmap(device):
 
 @pytest.mark.emulated
 def test_dtensors_are_refused(device):
-    """There are no sharding rules: the error names the argument and what to pass; what it says works."""
+    """The error names the argument and says what to pass instead; that works."""
     distributed = pytest.importorskip("torch.distributed.tensor")
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:

@@ -267,7 +267,7 @@ def close(got, true):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cache(name, device):
-    """A prefill and the following tokens give the same as one call; also with a cache of more keys than there are yet."""
+    """A prefill and the following tokens give the same as one call; also with a static cache that is not full."""
     ids, _ = batch(device, 0)
     model = make(name, "smelt", torch.bfloat16).to(device)
     want = logits_of(model, ids, use_cache=False)
@@ -285,7 +285,7 @@ def test_masks_of_other_keys(name, device):
     """A mask with too few or too many columns is an error, as for the eager model."""
     ids, mask = batch(device, PADDING, behind=name in PADDED_BEHIND)
     model = make(name, "smelt", torch.bfloat16).to(device)
-    wider = [torch.cat((mask, mask), dim=1)] if name != "glm5_next_text" else []  # which reads the last columns
+    wider = [torch.cat((mask, mask), dim=1)] if name != "glm5_next_text" else []  # this model reads only the last columns
     for wrong in (mask[:, :10], *wider):
         with pytest.raises((ValueError, RuntimeError), match="each of the 20 keys|Expected size 20"):
             model(input_ids=ids, attention_mask=wrong, use_cache=False)
@@ -293,7 +293,7 @@ def test_masks_of_other_keys(name, device):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_threads(name, device):
-    """Two threads in one model, which wait for each other after every module of its attention, do not mix their tokens."""
+    """Two threads in one model, which wait for each other after every module of its attention, get each their own tokens' logits."""
     given = [each[:1] for each in (batch(device, 0, tokens)[0] for tokens in (9, 20))]
     model = make(name, "smelt", torch.bfloat16).to(device)
     want = [logits_of(model, ids, use_cache=False) for ids in given]
@@ -310,7 +310,7 @@ def test_threads(name, device):
         try:
             got[number] = logits_of(model, given[number], use_cache=False)
         except BaseException:
-            together.abort()  # the other thread ends, too
+            together.abort()  # so that the other thread ends, too
             raise
 
     threads = [threading.Thread(target=run, args=(number,)) for number in range(2)]

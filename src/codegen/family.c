@@ -197,8 +197,8 @@ static int check_knobs(const struct smelt__spec *spec, const struct smelt__varia
     return 0;
 }
 
-/* Names the plan's variant, template and kernel. Names have two parts if the family has several passes or is built
- * on certain instructions. */
+/* Names the plan's variant, template and kernel. The names of the template and the kernel end in the pass, if the family
+ * has several, or in the variant, if it is mma or an sm90 one. */
 static void name(const struct smelt__spec *spec, const char *variant, struct smelt__plan *plan) {
     const int passes = smelt__spec_key(spec->schema, "pass") >= 0;
     plan->variant = passes ? smelt__spec_choice(spec, "pass") : variant;
@@ -209,7 +209,7 @@ static void name(const struct smelt__spec *spec, const char *variant, struct sme
              *part ? "_" : "", part);
 }
 
-/* Refuses variant sm90 where there is no wgmma. */
+/* Refuses the sm90 variants on architectures without wgmma. */
 static int refuse_without_warpgroups(const struct smelt__spec *spec, const char *variant,
                                      const struct smelt__arch *arch,
                                      struct smelt__message *message) {

@@ -146,14 +146,14 @@ struct smelt__spec *smelt__expansion_add_other(struct smelt__expansion *expansio
                                                const struct smelt__kernel_family *family,
                                                int number, unsigned pass);
 
-/* The same for a kernel of either kind, with a role (struct smelt__expansion). */
+/* The same for a member or another kernel, and gives it a role (struct smelt__expansion). */
 struct smelt__spec *smelt__expansion_add_role(struct smelt__expansion *expansion,
                                               const struct smelt__spec *spec, unsigned pass,
                                               int role, const struct smelt__kernel_family *family,
                                               int number);
 
-/* Gives the kernel that was added last a role. Without it the role is one more than
- * that of the kernel added before in the same pass, and 0 for the pass's first kernel. */
+/* Gives the kernel that was added last a role. Without this call its role is 0 if it is the first kernel of its
+ * pass, else one more than the role of the pass's kernel before it. */
 void smelt__expansion_role(struct smelt__expansion *expansion, int role);
 
 /* Gives the kernel that was added last a condition (struct smelt__condition): it is launched only if the

@@ -114,7 +114,7 @@ void smelt__out_compare(const struct smelt__placed *placed, const void *prepared
                         struct smelt__finding *finding);
 void smelt__out_judge(const struct smelt__problem *problem, int64_t compared,
                       struct smelt__metric_result *results);
-/* `metrics_`, `rules_`: SMELT__METRIC_ROWS and SMELT__RULE_ROWS of those above. */
+/* `metrics_`, `rules_`: SMELT__METRIC_ROWS and SMELT__RULE_ROWS of the rows above. */
 #define SMELT__OUT_COMPARISON(metrics_, rules_, B, T)                                              \
     {                                                                                              \
         SMELT__UNITS("query", "head", B, T), metrics_, rules_, .wanted = smelt__query_is_computed, \
@@ -127,7 +127,8 @@ void smelt__out_judge(const struct smelt__problem *problem, int64_t compared,
 /* The metrics of rows of gradients. */
 enum { SMELT__GRAD_SCORE = SMELT__GRAD_METRICS, SMELT__GRAD_SCORE_METRICS };
 
-/* Metrics and rules for a gradient named `name` in a set of outputs; `nothing`: a row without any contribution. */
+/* Metrics and rules for a gradient named `name` in a set of outputs. `nothing`: the message if a row without any
+ * contribution is not 0. */
 #define SMELT__GRAD_JUDGED(name, outputs, nothing)                                                 \
     SMELT__METRIC_ROWS(                                                                            \
         SMELT__GRAD_METRIC_ROWS(name, outputs), [SMELT__GRAD_SCORE] = {"", "largest_score", NULL,  \
@@ -162,7 +163,7 @@ void smelt__dv_compare(const struct smelt__placed *placed, const void *prepared,
         SMELT__UNITS("query", "head", B, T), SMELT__GRAD_JUDGED("dq", dq, nothing),                \
             .wanted = smelt__query_is_computed, .compare = smelt__dq_compare                       \
     }
-/* `which`: dk or dv; `name`: the tensor's; `...`: the extents that number keys. */
+/* `which`: dk or dv; `name`: the tensor's name; `...`: the symbols whose product is the number of keys. */
 #define SMELT__KEY_COMPARISON(which, name, outputs, nothing, ...)                                  \
     {                                                                                              \
         SMELT__UNITS("key", "part", __VA_ARGS__), SMELT__GRAD_JUDGED(name, outputs, nothing),      \
@@ -203,7 +204,7 @@ void smelt__target_compare(const struct smelt__placed *placed, const void *prepa
                            struct smelt__finding *finding);
 void smelt__target_judge(const struct smelt__problem *problem, int64_t compared,
                          struct smelt__metric_result *results);
-/* `target`: the set of outputs; `list`: what messages call a list. */
+/* `target`: the set of outputs; `list`: the word for a list in messages. */
 #define SMELT__TARGET_COMPARISON(target, list)                                                     \
     {                                                                                              \
         .unit = (list), .part = "slot", .count = smelt__target_count,                              \

@@ -140,7 +140,7 @@ struct smelt__comparison {
 #define SMELT__UNITS(name, part_name, ...)                                                         \
     .unit = (name), .part = (part_name),                                                           \
     .dimensions = sizeof((const unsigned char[]){__VA_ARGS__}), .symbols = {__VA_ARGS__}
-/* Arrays of a comparison, by name or row by row. */
+/* A comparison's metrics and rules, from rows or from a named array. */
 #define SMELT__METRIC_ROWS(...)                                                                    \
     .metrics = (const struct smelt__metric[]){__VA_ARGS__},                                        \
     .metric_count =                                                                                \
@@ -180,7 +180,7 @@ struct smelt__harness_pass {
     unsigned pass;    /* SMELT_PASS_... */
     const char *name; /* "forward" */
     const struct smelt__args_table *tensors;
-    int table; /* of a pass with several rows: the table's number (ops/args_table.h) */
+    int table; /* of a pass with several tables: this one's number (ops/args_table.h) */
 
     /* Of operators over lists of slots (attention.h): makes the reference's call from the args struct. */
     struct smelt__attention (*attention)(const struct smelt__attention_spec *spec,
@@ -250,7 +250,7 @@ struct smelt__harness_key {
 #define SMELT__SPEC_APART(stem, key)                                                               \
     { #key, offsetof(struct smelt__##stem##_spec, key), 1 }
 
-/* The table `keys` of a list of keys (reference/operators.h). */
+/* Defines the table `keys` from a list of keys (reference/operators.h). */
 #define SMELT__KEY_TABLE(stem, KEYS)                                                               \
     typedef struct smelt__##stem##_spec key_fields;                                                \
     static const struct smelt__harness_key keys[] = {KEYS(SMELT__KEY_ROW, SMELT__APART_ROW),       \

@@ -278,7 +278,7 @@ void smelt__problem_inputs(const char *spec, const struct smelt__problem_options
     const char *const name = smelt__harness_inputs(op, options);
     const struct smelt__option *option;
     size_t length = (size_t)snprintf(text, size, "%s", name);
-    int named = 0; /* the option whose value is the name was found */
+    int named = 0; /* 1: the option that gives the name was found; its value is not repeated */
     for (int i = 0; (option = option_at(op, i)) != NULL && length < size; i++) {
         char words[64];
         const char *const field = (const char *)options + option->field;

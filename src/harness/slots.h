@@ -22,7 +22,7 @@ void smelt__slots_fill(struct smelt__problem *problem, const struct smelt__slots
 int64_t smelt__slots_row(const struct smelt__problem *problem, const struct smelt__slots *slots,
                          int64_t query, int64_t i);
 
-/* A query's slots, masked ones included; whether one is valid. */
+/* The number of a query's slots, masked ones included. The second function: whether any of them is valid. */
 int64_t smelt__slots_count(const struct smelt__problem *problem, const struct smelt__slots *slots);
 int smelt__slots_valid(const struct smelt__problem *problem, const struct smelt__slots *slots,
                        int64_t query);
@@ -32,7 +32,7 @@ int smelt__slots_valid(const struct smelt__problem *problem, const struct smelt_
 int smelt__slots_mark(struct smelt__problem *problem, const struct smelt__slots *slots,
                       uint8_t *used);
 
-/* Adds the indices that the computation may read, the rows of tensor `keys` that valid slots name, and their
- * elements of tensor `grad` [T,slots]; 0: there is none. */
+/* Adds to the footprints the indices that the computation may read, the rows of tensor `keys` that valid slots name,
+ * and the elements of tensor `grad` [T,slots] of valid slots; grad 0: there is no such tensor. */
 void smelt__slots_footprint(const struct smelt__problem *problem, const struct smelt__slots *slots,
                             int keys, int grad, struct smelt__footprints *footprints);

@@ -86,11 +86,11 @@ static struct window make_adversarial(const struct smelt__problem_options *optio
  * the keys.
  *
  *   full           every key
- *   random         between any two keys
- *   causal         packed documents of unequal length: the query's own, up to itself
- *   packed         the same of equal length
+ *   random         from one random key to another
+ *   causal         packed documents of unequal length: the query's own document, up to the query
+ *   packed         the same with documents of equal length
  *   window, drift  the last `width` keys up to the query
- *   log            that many from any key on: the number's logarithm is uniform
+ *   log            a random number of keys, whose logarithm is uniform, from a random key on
  *   adversarial    empty, inverted, of one key, reaching outside on either side, with ends far out; with one
  *                  seed in eight (7, 15, ...) every key and beyond
  */

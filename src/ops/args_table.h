@@ -79,8 +79,8 @@ struct smelt__scalar_row {
     int64_t zero;         /* what 0 stands for, where that is another number */
 };
 
-/* A key of the spec that decides which of several tables a spec has: with a value above `above` its number is
- * `step` higher, unless the key `unless` (NULL: none) is above 0. */
+/* A key of the spec that decides which of several tables a spec has: if its value exceeds `above`, the table's number
+ * is `step` higher, unless the value of the key `unless` (NULL: none) exceeds 0. */
 struct smelt__table_key {
     const char *key; /* NULL ends a list */
     int above, step;
@@ -101,7 +101,8 @@ struct smelt__args_table {
     size_t workspace, workspace_bytes; /* fields; 0: no call needs any */
     size_t workspace_alignment;
     size_t partition, partition_bytes; /* fields of a forward call's workspace; 0: none */
-    const struct smelt__table_key *by; /* of several tables; NULL: there is one */
+    const struct smelt__table_key
+        *by;               /* the keys that choose among several tables; NULL: there is one table */
     const char *flattened; /* the letter of a symbol that bindings may let stand for several
                               dimensions; NULL: none */
 };
@@ -132,8 +133,8 @@ struct smelt__args_table {
 #define SMELT__NUMBER(name, ...) OF(name),
 #define SMELT__GRAD_NUMBER(name, ...) OF(GRAD_##name),
 #define SMELT__ROW(name, ...) {__VA_ARGS__},
-/* Rows that several tables have. Extents, numbers and the query list of attention over lists; `most`: slots of a
- * list with buckets, else topk. */
+/* Rows that several tables have: the extents, numbers and query list of attention over lists. `most`: the limit of
+ * `width` with buckets; without, it is topk. */
 #define SMELT__LISTS_EXTENTS(ROW)                                                                  \
     ROW(B, SMELT__BY_ARGS("B", "batch", batches))                                                  \
     ROW(T, SMELT__BY_ARGS("T", "token", tokens))                                                   \
@@ -152,7 +153,7 @@ struct smelt__args_table {
 #define SMELT__QUERY_LIST(ROW, listed, one)                                                        \
     ROW(QUERIES, SMELT__TENSOR(queries, INT32, INPUT, listed), .optional = 1)                      \
     ROW(QUERY_COUNT, SMELT__TENSOR(query_count, INT32, INPUT, one), .optional = 1)
-/* A gradient by keys in one of three forms: bf16, fp32, or added to fp32. `...`: its shape. */
+/* A gradient of keys or values in one of three forms: bf16, fp32, or added to an fp32 tensor. `...`: its shape. */
 #define SMELT__KEY_GRADS(ROW, NAME, name, number, ...)                                             \
     ROW(NAME, SMELT__TENSOR(name, BF16, OUTPUT, __VA_ARGS__), .whole_rows = 1, .one_of = number)   \
     ROW(NAME##_FP32, SMELT__TENSOR(name##_fp32, FP32, OUTPUT, __VA_ARGS__), .whole_rows = 1,       \
@@ -227,7 +228,7 @@ static inline const smelt_tensor *smelt__tensor_in(const struct smelt__tensor_ro
     return (const smelt_tensor *)(const void *)((const char *)args + row->field);
 }
 
-/* The number of a spec's table. `value`: of a key of the spec. */
+/* The number of a spec's table. `value` returns the value of a key of the spec. */
 int smelt__table_number(const struct smelt__args_table *tables,
                         int64_t (*value)(const void *spec, const char *key), const void *spec);
 

@@ -53,9 +53,9 @@ smelt_status smelt__check_map_stride(const char *name, int number, int64_t strid
 smelt_status smelt__check_map_strides(const char *name, const struct smelt__tensor_box *box,
                                       const char *knob);
 
-/* The tensor map of a bf16 tensor of 3 or 4 dimensions whose last ones are rows, heads and columns, with boxes of
- * 64 columns, `heads` heads and `rows` rows. `extents`: as shapes are written. Errors: INVALID_ARGUMENT for
- * strides that the copy engine does not take, as above; DRIVER. */
+/* Makes the tensor map of a bf16 tensor of 3 or 4 dimensions, the last three of which are rows, heads and columns. A box
+ * has 64 columns, `heads` heads and `rows` rows. `extents` has the outermost dimension first. Errors: INVALID_ARGUMENT
+ * for strides that the copy engine does not take (`knob`: as above), DRIVER. */
 smelt_status smelt__make_map(const smelt_context *context, const char *name,
                              const smelt_const_tensor *tensor, int dimensions,
                              const int64_t *extents, int heads, int rows, const char *knob,

@@ -27,7 +27,7 @@ struct smelt__attention_call {
 smelt_status smelt__attention_check_queries(const struct smelt__attention_call *call);
 smelt_status smelt__attention_check_call(const struct smelt__attention_call *call);
 
-/* Checks that all batches together have at most `most` rows of tensor `name`; `text`: the number for messages.
+/* Checks that all batches together have at most `most` rows of tensor `name`; `text`: how messages write `most`.
  * Errors: INVALID_ARGUMENT. */
 smelt_status smelt__attention_check_rows(const struct smelt__attention_call *call, int64_t most,
                                          const char *text, const char *name);

@@ -46,8 +46,8 @@ struct smelt__call {
 struct smelt__pass {
     unsigned pass;
     const char *call; /* the public function: "smelt_sparse_attn_forward" */
-    /* The table of its args struct; or several, of which a spec has one (struct smelt__table_key). The first
-     * one describes the operator where no spec is given. */
+    /* The table of its args struct; or several, from which the spec chooses one (struct smelt__table_key). The
+     * first one describes the operator where there is no spec. */
     const struct smelt__args_table *tables;
     /* Bytes of workspace for these arguments, whose tensors are not checked. NULL: never any. */
     smelt_status (*workspace)(const struct smelt__call *call, size_t *bytes);
@@ -109,7 +109,7 @@ smelt_status smelt__operator_ask(const smelt_operator *op, const struct smelt__o
         return smelt__operator_ask(op, &smelt__##stem##_type, SMELT_PASS_##PASS, args, bytes);     \
     }
 
-/* A pass of an operator, with further fields; the type of an operator that has an array `passes`. */
+/* An element of the array `passes` of an operator (`...`: further fields), and the operator's type. */
 #define SMELT__PASS(stem, verb, PASS, ...)                                                         \
     { .pass = SMELT_PASS_##PASS, .call = "smelt_" #stem "_" #verb, __VA_ARGS__ }
 #define SMELT__TYPE(stem, handle, prepare_)                                                        \
@@ -171,8 +171,8 @@ int64_t smelt__available_blocks(const struct smelt__kernel *kernel, int64_t free
 /* Blocks for `items` of a kernel, at most `most`. */
 uint32_t smelt__blocks_for(const struct smelt__kernel *kernel, int64_t items, int64_t most);
 
-/* Launches a kernel of a call: `items` of it, fewer multiprocessors than the device has where some are to stay
- * free. The second function does so with PDL. */
+/* Launches a kernel of a call for `items` items, on all multiprocessors but `free_multiprocessors`. The second
+ * function launches it with PDL. */
 smelt_status smelt__call_launch(const struct smelt__call *call, const struct smelt__kernel *kernel,
                                 int64_t items, int64_t free_multiprocessors, const void *params);
 smelt_status smelt__call_launch_pdl(const struct smelt__call *call,

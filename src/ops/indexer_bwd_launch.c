@@ -13,7 +13,7 @@
 #include "runtime/log.h"
 
 enum {
-    ZERO_WORDS = 4,      /* that are filled at a time */
+    ZERO_WORDS = 4,      /* filled at a time */
     MOST_UNIT_BITS = 22, /* an addend's, in units: fp32 holds so many, and one more */
     BOUND_BITS = 31      /* of all addends of a row together */
 };

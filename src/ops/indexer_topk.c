@@ -167,7 +167,7 @@ static smelt_status score(const struct indexer_topk *indexer, const smelt_indexe
     return smelt__indexer_scorer_launch(&indexer->scorer, &part, &chain, stream);
 }
 
-/* What both selections from a chunk's logits read. Windows bound the tails of lists also without candidates. */
+/* The parameters of both selections from a chunk's logits. The windows bound the lists' tails even without candidates. */
 static struct topk_select_rows_params chunk_params(const struct indexer_topk *indexer,
                                                    const smelt_indexer_topk_args *args,
                                                    const struct smelt__indexer_chunk *chunk) {

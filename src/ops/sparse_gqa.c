@@ -28,7 +28,7 @@ enum {
 
 struct forward {
     struct smelt__gqa gqa;
-    struct sparse_gqa_fwd_params params;  /* query-stationary; others' are copied from it */
+    struct sparse_gqa_fwd_params params;  /* query-stationary; the fields below copy from it */
     struct attention_lists_params groups; /* query-stationary, if lists are united */
     struct sparse_gqa_block_params block; /* block-stationary */
 };
@@ -117,7 +117,7 @@ static smelt_status launch_queries(struct forward *forward) {
 
 /* ---- block-stationary ------------------------------------------------------------------------ */
 
-/* Queries of the tiles whose lists may be united; 0 if none may be. */
+/* Entries of a tile whose lists may be united; 0 if none may be. */
 static int tile_entries(const struct smelt__gqa *gqa) {
     const struct smelt__kernel *const united = gqa->kernels[SMELT__GQA_FORWARD_UNITED];
     const int entries = united ? smelt__sparse_gqa_launch(&united->plan)->queries : 0;
@@ -172,7 +172,7 @@ static smelt_status launch_united(const struct forward *forward, int64_t tiles) 
     return smelt__gqa_launch(gqa, SMELT__GQA_FORWARD_UNITED, tiles * gqa->shape.kv_heads, &params);
 }
 
-/* With tiles the pass unite first unites their lists where these have enough blocks in common. */
+/* If there are tiles, the pass unite comes first: it unites the lists of each tile that have enough blocks in common. */
 static smelt_status launch_chunk(const struct forward *forward) {
     const struct smelt__gqa *const gqa = &forward->gqa;
     const int64_t tiles =
@@ -209,7 +209,7 @@ static smelt_status place(const struct smelt__call *call, struct forward *forwar
     SMELT__TRY(smelt__gqa_begin(&forward->gqa, SMELT__GQA_FORWARD_MAIN));
     if (forward->gqa.queries == 0)
         return SMELT_OK;
-    if (forward->gqa.launch->segment > 0) /* other plans leave it 0 */
+    if (forward->gqa.launch->segment > 0) /* the plan is block-stationary */
         return place_blocks(forward);
     return forward->gqa.launch->queries > 1 ? place_groups(forward) : SMELT_OK;
 }

@@ -49,8 +49,8 @@ struct smelt__gqa {
         .free_multiprocessors = (args)->free_multiprocessors, .workspace = (args)->workspace       \
     }
 
-/* Sets the fields that follow from the spec and the extents. `main`: the main kernel's role. INVALID_ARGUMENT
- * for an illegal number of queries or rows. */
+/* Sets the fields that follow from the spec and the extents. `main`: the main kernel's role. Errors:
+ * INVALID_ARGUMENT for an illegal number of queries or rows. */
 smelt_status smelt__gqa_begin(struct smelt__gqa *gqa, int main);
 
 /* Places the next array in the workspace. */
@@ -64,7 +64,7 @@ smelt_status smelt__gqa_check(struct smelt__gqa *gqa, struct smelt__call *call);
 struct gqa_lists_params smelt__gqa_lists(const struct smelt__attention_call *fields,
                                          const smelt_const_tensor *limit);
 
-/* Launches the kernel of a role for `items` items, on all multiprocessors but free_multiprocessors; the second
+/* Launches the kernel of a role for `items` items, on all multiprocessors but free_multiprocessors. The second
  * function, for kernels that need a thread block for each item, uses all multiprocessors. Errors: DRIVER. */
 static inline smelt_status smelt__gqa_launch(const struct smelt__gqa *gqa, int role, int64_t items,
                                              const void *params) {
@@ -81,17 +81,17 @@ static inline smelt_status smelt__gqa_launch_all(const struct smelt__gqa *gqa, i
 /* The index's optional arrays: `queries`; `pairs`, `places` and `order`. */
 enum { SMELT__GQA_QUERIES = 1, SMELT__GQA_PAIRS = 2 };
 
-/* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tile_entries`: of
- * the tiles whose lists may be united, 0 if there are none. INVALID_ARGUMENT for more lists or pairs than a
- * kernel can number. */
+/* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tile_entries`:
+ * entries of a tile whose lists may be united, 0 if none may be. Errors: INVALID_ARGUMENT for more lists or
+ * pairs than a kernel can number. */
 smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
                                     int tile_entries);
 
-/* Sets gqa->index to the next gqa->chunk entries. 0: there are none left. */
+/* Sets gqa->index to the next gqa->chunk entries. Returns 0 if there are none left. */
 int smelt__gqa_next_chunk(struct smelt__gqa *gqa);
 
 /* Launches the passes count, scan and fill of sparse_gqa_lists on the entries of the index; `first`: the role
- * of count. Without keys every slot is masked, and nothing is launched. Errors: DRIVER. */
+ * of count. Without keys every slot is masked: it launches no kernel and sets all places to -1. Errors: DRIVER. */
 smelt_status smelt__gqa_launch_index(const struct smelt__gqa *gqa, int first);
 
 /* ---- block-stationary kernels ---------------------------------------------------------------- */

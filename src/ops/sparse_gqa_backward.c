@@ -54,7 +54,7 @@ struct backward {
 
 /* ---- workspace ------------------------------------------------------------------------------- */
 
-/* Parts of the sums of dsink: thread blocks of attention_bwd_rows. */
+/* The number of parts of dsink's sums, one for each thread block of attention_bwd_rows. */
 static int64_t parts_of(const struct smelt__gqa *gqa) {
     return smelt__divide_up(gqa->queries, SMELT__ATTENTION_BWD_ROWS_ENTRIES);
 }
@@ -63,8 +63,8 @@ static int is_sm90(const struct smelt__kernel *kernel) {
     return strcmp(kernel->plan.variant, "sm90") == 0;
 }
 
-/* sparse_gqa_bwd may add to the sums of dk and dv: for each slot it adds to the rows of a block, whereas
- * sparse_gqa_bwd_keys reads the heads of a group. One addition takes as long as `reads` reads. */
+/* The sums of dk and dv may be computed by sparse_gqa_bwd, which for each slot adds to the rows of a block, or by
+ * sparse_gqa_bwd_keys, which for each slot reads the heads of a group. One addition takes as long as `reads` reads. */
 static enum kind kind_of(const struct backward *backward) {
     const struct smelt__gqa *const gqa = &backward->gqa;
     const struct smelt__kernel *const *const kernels = gqa->kernels;
@@ -319,7 +319,7 @@ static smelt_status launch_queries(struct backward *backward) {
 
 /* ---- the call -------------------------------------------------------------------------------- */
 
-/* Writes the caller's dk or dv, whose form `params` has, and with dk dsink. */
+/* Writes the caller's dk or dv, in the form that `params` describes, and together with dk also dsink. */
 static smelt_status launch_finish(const struct backward *backward, int role, int columns,
                                   const float *sums, struct key_grads_finish_params params) {
     const smelt_sparse_gqa_grad_args *args = backward->args;

@@ -66,8 +66,8 @@ enum {
     /* Bytes of sparse_gqa's sums of dk and dv up to which additions find them in the L2 cache. (Measured,
      * H200, by query and by key: 33 MB 21.8 and 21.0 ms, 67 MB 40.4 and 21.2 ms.) */
     SMELT__SPLIT_SUMS_IN_L2 = 40 << 20,
-    /* Queries of a batch up to which sparse_gqa's deterministic backward pass computes exact sums; with more, these
-     * lose too many bits. */
+    /* The most queries of a batch for which sparse_gqa's deterministic backward pass computes exact sums. With more,
+     * exact sums would round too many bits away. */
     SMELT__SPLIT_EXACT_QUERIES = 1 << 16,
     /* KiB of sparse_gqa's partial results at a time: 2.5 GiB. */
     SMELT__SPLIT_PARTIAL_KIB = 5 << 19,

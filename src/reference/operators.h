@@ -33,8 +33,8 @@ struct smelt__attention_spec {
     int deterministic, unite;
 };
 
-/* The keys of most operators are lists: KEY(name), or APART(name) if specs that differ only in it have the same
- * problems. From a list follow the struct of an operator's keys, an int each, and the harness's table of them. */
+/* The keys of most operators are listed by a macro: KEY(name), or APART(name) if specs that differ only in this key have
+ * the same problems. The list defines the struct of an operator's keys, an int each, and the harness's table of keys. */
 #define SMELT__KEY_FIELD(name) name
 #define SMELT__KEY_STRUCT(stem, KEYS)                                                              \
     struct smelt__##stem##_spec {                                                                  \

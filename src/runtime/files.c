@@ -106,7 +106,8 @@ static int enter(struct walk *walk, int folder, const char *name) {
     return fault ? fail_at(walk, "", fault, EPERM) : 0;
 }
 
-/* Other users cannot replace the new folder: it is in a folder of this user's or root's, or in a sticky one. */
+/* Other users cannot replace the new folder before its mode is changed: its parent belongs to this user or root, or is
+ * sticky. */
 int smelt__folder_create(int folder, const char *name) {
     struct stat status;
 
@@ -282,8 +283,8 @@ static ssize_t write_quietly(int file, const void *bytes, size_t count) {
     return put;
 }
 
-/* Adds the owner's rights of `mode` that the umask took from an empty file of this user's. A failure shows
- * when another process opens the file. */
+/* Restores those of the owner's permissions in `mode` that the umask took from a new file of this user's. A failure is
+ * ignored here: it shows when another process opens the file. */
 static void give_rights(int file, mode_t mode) {
     struct stat status;
 

@@ -13,15 +13,15 @@ const char *smelt__folder_fault(const struct stat *status, bool readonly);
 /* Opens a layer's folder after checking every component of its path. -1: errno and a sentence in
  * `why` ("" for ENOENT). */
 int smelt__folder_open(const char *path, bool readonly, char *why, size_t why_bytes);
-/* The same for a writable folder, which is created with missing parents by smelt__folder_create. */
+/* The same for a writable folder; creates it and its missing parents (smelt__folder_create). */
 int smelt__folder_make(const char *path, char *why, size_t why_bytes);
-/* mkdirat(2) with mode 0700, also if the umask takes rights of the owner; an existing folder is no error. */
+/* mkdirat(2) with mode 0700 under any umask; an existing folder is no error. */
 int smelt__folder_create(int folder, const char *name);
 /* Opens a file that the user named, for reading and without blocking, by the read-only layer's
  * rules. Result as above; the caller checks the file's type and permissions. */
 int smelt__file_open(const char *path, char *why, size_t why_bytes);
-/* openat(2) for a file that is written, with O_NOFOLLOW, O_CLOEXEC and O_NONBLOCK. A new file has all owner's rights
- * of `mode`, also if the umask takes some. Never returns one of the standard descriptors: in a program that closed
+/* openat(2) for a file that is written, with O_NOFOLLOW, O_CLOEXEC and O_NONBLOCK. The owner of a new file has all
+ * permissions that `mode` gives the owner, under any umask. Never returns one of the standard descriptors: in a program that closed
  * them, the file would receive what the program prints. */
 int smelt__file_open_to_write(int folder, const char *name, int flags, mode_t mode);
 /* Reads all `count` bytes at `offset`. 0 or -1 with errno (EIO: the file ends before). */

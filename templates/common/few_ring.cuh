@@ -18,10 +18,11 @@
  * alternately; COPY_WARPS warps copy the rows, and wait for slots in flight only when the scan,
  * REQUESTS blocks ahead, is late.
  *
- * With COPY_TEAMS = 1 both copying warps copy each block, each part as soon as there is room. Where that
- * executes too many instructions for each byte, there are several teams: each copies a whole block
- * alone, by turns, and concurrently with the others. They wait for room in the order of the blocks, since a
- * parity does not tell a barrier's phase from the next but one: each team passes the turn on.
+ * With COPY_TEAMS = 1 two warps copy each block together, each part of it as soon as there is room for
+ * it. Where that takes too many instructions per byte, there are several teams of one warp each. The
+ * teams take the blocks in turn: each copies a whole block, while the others copy theirs. The teams wait
+ * for room in the order of the blocks, since a barrier's parity is the same in every second phase: a team
+ * that has found room arrives at the next team's ordering barrier, ORDER.
  *
  * A block's tiles of 64 columns: LEADING_TILES, which only the scores need, then VALUE_TILES. They are
  * filled in FULL_PARTS parts and released in PARTS parts of the values and one of the leading tiles.
@@ -51,7 +52,7 @@ enum {
     COPY_WARPS = COPY_TEAMS > 1 ? COPY_TEAMS : 2, /* the gather's first warps; the next one scans */
     TEAM_WARPS = COPY_WARPS / COPY_TEAMS,
     TEAM_THREADS = TEAM_WARPS * 32,
-    COPY_ROWS = TEAM_THREADS / 8,                /* of a key block, that a team copies at once */
+    COPY_ROWS = TEAM_THREADS / 8,                /* rows that a team copies at once */
     WORD_ARRIVALS = KEY_NUMBERS ? COPY_ROWS : 1, /* threads that describe a block */
     KEY_TILE_BYTES = BLOCK_KEYS * TILE_PITCH
 };
@@ -72,7 +73,7 @@ enum {
     QUERY_FULL = EMPTY + RING_BLOCKS * (PARTS + 1), /* by math warpgroup */
     READY = QUERY_FULL + 2,
     TAKEN = READY + REQUESTS,
-    TURN = TAKEN + REQUESTS /* by team; none with one team */
+    ORDER = TAKEN + REQUESTS /* by team; none with one team */
 };
 
 /* The ring's tile that holds a block's tile; `first`: the block's first tile in the ring. */
@@ -315,16 +316,17 @@ DEVICE void wait_free(const struct ring_place *block, int tile) {
     mbarrier_wait(barrier_at(EMPTY + at.index * (PARTS + 1) + former.part), at.parity ^ 1);
 }
 
-/* Waits until all of a block's tiles are free, once the previous block's team has done so. */
-DEVICE void await_turn(const struct ring_place *block, int team, int parity) {
-    mbarrier_wait(barrier_at(TURN + team), parity);
+/* Waits until the previous block's team has found room, and then until all of this block's tiles are
+ * free. */
+DEVICE void wait_in_order(const struct ring_place *block, int team, int parity) {
+    mbarrier_wait(barrier_at(ORDER + team), parity);
 #pragma unroll
     for (int tile = 0; tile < TILES; ++tile) {
         if (!is_free_with_previous(tile)) {
             wait_free(block, tile);
         }
     }
-    arrive_warp(barrier_at(TURN + (team + 1 == COPY_TEAMS ? 0 : team + 1)), 1);
+    arrive_warp(barrier_at(ORDER + (team + 1 == COPY_TEAMS ? 0 : team + 1)), 1);
 }
 
 /* A copying thread's rows of a key block: `row` and every COPY_ROWS-th after it. Rows from `count`
@@ -343,7 +345,7 @@ DEVICE u32 team_thread(void) {
     return threadIdx.x % (COPY_TEAMS > 1 ? 32 : WARPGROUP);
 }
 
-/* To a team's next request or block. */
+/* Advances to the team's next request or block; `size`: the ring's. */
 DEVICE void advance_team(struct ring_place *place, int size) {
     if (COPY_TEAMS == 1) {
         ring_advance(place, size);
@@ -409,19 +411,21 @@ DEVICE void describe_block(const struct block_rows *rows, int index, int full) {
     }
 }
 
-/* The copying warps: copy their team's blocks, whole ones or each part as soon as it is free. */
+/* A copying warp: copies its team's blocks. With several teams it waits until a whole block's tiles are
+ * free, else for each part. */
 DEVICE void run_copies(const struct few_params *params, int warp) {
     const int team = COPY_TEAMS > 1 ? warp : 0;
     struct ring_place slot = {team, 0}, block = {team, 0};
-    int first = team * TILES, turn_parity = team == 0; /* nobody passes the first turn to team 0 */
+    int first = team * TILES;
+    int order = team == 0; /* a parity; team 0 does not wait before its first block */
     struct block_rows rows;
     take_request(params, &slot, &rows);
     while (!(rows.word & NO_MORE)) {
         const int full = FULL + block.index * FULL_PARTS * 2 + (rows.word & SECOND ? 1 : 0);
         struct block_rows next;
         if (COPY_TEAMS > 1) {
-            await_turn(&block, team, turn_parity);
-            turn_parity ^= 1;
+            wait_in_order(&block, team, order);
+            order ^= 1;
         }
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {

@@ -64,7 +64,7 @@ DEVICE void initialise(void) {
             mbarrier_init(barrier_at(TAKEN + request), TEAM_WARPS * WARP_ARRIVALS);
         }
         for (int team = 0; team < COPY_TEAMS && COPY_TEAMS > 1; ++team) {
-            mbarrier_init(barrier_at(TURN + team), TEAM_WARPS * WARP_ARRIVALS);
+            mbarrier_init(barrier_at(ORDER + team), TEAM_WARPS * WARP_ARRIVALS);
         }
         mbarrier_init(barrier_at(QUERY_FULL), WARPGROUP);
         mbarrier_init(barrier_at(QUERY_FULL + 1), WARPGROUP);

@@ -524,7 +524,7 @@ SCRATCH_TEST(test_unreadable_subfolder) {
     in_child(scratch, maintain_unreadable);
 }
 
-/* Of 8 entries two are in folders that cannot be read: each call processes the others, names both folders, and
+/* Two of 8 entries are in folders that cannot be read: each call processes the others, names both folders, and
  * fails. */
 static int maintain_others(struct scratch *scratch) {
     enum { ENTRIES = 8, CLOSED = 2 };
@@ -577,7 +577,7 @@ SCRATCH_TEST(test_others_than_unreadable) {
     in_child(scratch, maintain_others);
 }
 
-/* A umask that takes rights of the owner: folders and files are usable, also by another process. */
+/* Under a umask that takes permissions from the owner, folders and files are usable, also by another process. */
 static int use_umask(struct scratch *scratch) {
     static const mode_t masks[] = {0777, 0700, 0400, 0200, 0100};
     char folder[PATH_BYTES], file[PATH_BYTES];

@@ -152,7 +152,7 @@ if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
     as_another "$smelt" doctor --json
     document 'and its document' 'cache.rights=not completely readable' cache.problem:string ok=false
     chmod 700 "$SMELT_CACHE_DIR"/??
-    # Of two folders one cannot be read: the actions count the other one's entry, and fail.
+    # One of two folders cannot be read: the actions count the entry in the other one, and fail.
     SMELT_CACHE_DIR=$work/halves
     mkdir "$SMELT_CACHE_DIR"
     [ "$(id -u)" != 0 ] || chown 65534 "$SMELT_CACHE_DIR"

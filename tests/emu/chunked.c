@@ -37,7 +37,7 @@ static const struct chunked {
     /* Rows, three kernels of the index, dq; three ranges of queries; two conversions. */
     {"sm_90a", "sparse_gqa:heads=6,kv_heads=2,dqk=64,dv=64,topk=6,granularity=4,passes=backward", 10, 1,
      {.batches = 2, .tokens = 13, .rows = 50, .width = 6, .topk_length = 1, .dkv = SMELT__DKV_ADD}},
-    /* The same without exact sums, since these have too many queries. */
+    /* The same with too many queries for exact sums. */
     {"sm_90a", "sparse_gqa:heads=8,kv_heads=2,dqk=64,dv=64,topk=6,granularity=1" DETERMINISTIC, 10, 1,
      {.batches = 2, .tokens = 13, .rows = 50, .width = 6, .topk_length = 1}},
     /* Buckets; more runs of the partition than it prefers. */

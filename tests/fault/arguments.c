@@ -3,7 +3,7 @@
  * first launch, and never overflow (the sanitizer builds check that). A call must launch everything
  * on its stream, accept exactly the addresses with the documented alignment and the layouts in which no
  * output shares memory with itself or another tensor, accept every extent below an accepted one, and
- * refuse each illegal argument by its name.
+ * refuse each illegal argument with an error that names it.
  */
 #include <sys/mman.h>
 
@@ -305,7 +305,7 @@ static int takes(const struct subject *subject, const smelt_operator *made, unio
 
 static int too_long; /* strides that were refused for the copy engine */
 
-/* Gives the tensors that a call without queries or rows may lack. */
+/* Adds the required tensors that a call without queries or rows may leave out. */
 static void give_required(const struct subject *subject, const smelt_operator *made,
                           union arguments *args) {
     int given = 0; /* bit n: one of the tensors with number n is */
@@ -323,7 +323,7 @@ static void give_required(const struct subject *subject, const smelt_operator *m
     }
 }
 
-/* Without the optional tensors and the numbers that may be legal in an empty call alone. */
+/* Removes the optional tensors, and sets numbers to 0 that may be legal only in an empty call. */
 static void make_plainest(const struct subject *subject, struct layout *layout) {
     const struct smelt__args_table *table = subject->table;
     const float one = 1;

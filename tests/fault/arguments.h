@@ -16,8 +16,8 @@ struct subject {
     size_t rows, tokens; /* offsets in the args struct; 0: it has none */
 };
 
-/* A legal call with queries and rows, whose tensors have several elements in each dimension, unless another
- * extent is 0, with given strides, and lie far apart. */
+/* A legal call with queries and rows. Its tensors have given strides, lie far apart, and have several elements in each
+ * dimension, unless another extent is 0. */
 struct layout {
     const struct subject *subject;
     const smelt_operator *made;
@@ -29,7 +29,7 @@ struct layout {
 int arguments_call(const struct subject *subject, const smelt_operator *made,
                    const union arguments *args);
 
-/* refusals.c: each illegal argument is refused by its name. And whether every row of the operators' own
- * refusals was tried. */
+/* refusals.c: tests that each illegal argument is refused with an error that names it. refusals_end tests that every
+ * operator's own refusals were tried. */
 void refusals_try(const struct layout *legal, void *workspace);
 void refusals_end(void);

@@ -88,7 +88,7 @@ TEST(multiprocessors_that_stay_free) {
 TEST(multiprocessors_beside_any_kernel) {
     smelt_operator *clean = NULL;
     smelt_indexer_clean_args args = SMELT_INDEXER_CLEAN_ARGS_INIT;
-    unsigned each = 0; /* blocks of a multiprocessor */
+    unsigned each = 0; /* thread blocks on a multiprocessor */
     args.tokens = 1 << 20, args.rows = TOKENS, args.window_begin.data = address(1);
     args.window_end.data = address(2), args.logits.data = address(3);
     assert_int_equal(smelt_operator_create(&clean, context, "indexer_clean"), SMELT_OK);

@@ -1,4 +1,5 @@
-/* Refusals by name: of each argument of a legal call, by its operator's table, and those of the operators' own. */
+/* Changes one argument of a legal call to an illegal value and expects an error that names it: each argument by its
+ * operator's table, and the refusals that an operator has beyond its table. */
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
@@ -55,7 +56,6 @@ static void refuse_number(const struct layout *legal, const struct smelt__scalar
                        row->most_key);
 }
 
-/* Refuses missing and superfluous pointers, strides past the last dimension, and outputs in the workspace. */
 static int is_empty(const struct layout *layout, const struct smelt__tensor_row *row) {
     for (int i = 0; i < row->dimensions; i++)
         if (layout->extents[row->shape[i]] == 0)
@@ -63,6 +63,8 @@ static int is_empty(const struct layout *layout, const struct smelt__tensor_row 
     return 0;
 }
 
+/* Expects refusals of missing and superfluous pointers, of strides past the last dimension, and of outputs that overlap
+ * the workspace. */
 static void refuse_tensor(const struct layout *legal, const struct smelt__tensor_row *row,
                           void *workspace) {
     void *const given = smelt__tensor_of(row, (void *)(uintptr_t)&legal->args)->data;
@@ -149,7 +151,7 @@ static void try_names(const struct layout *legal, void *workspace) {
 
 /* Refusals that do not follow from a table: one or two fields with their values. */
 static struct own_refusal {
-    const char *spec; /* its beginning */
+    const char *spec; /* the beginning of the specs */
     enum smelt_pass pass;
     const char *text;
     struct {

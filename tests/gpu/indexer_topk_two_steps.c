@@ -260,7 +260,7 @@ static void choose_none(struct workload *workload, char *message, size_t size) {
     args->rows = rows;
 }
 
-/* Without candidates lists have the tail alone, which begins at the window's end or above: here it is empty. */
+/* Without candidates lists have only the tail, which begins at the window's end or after it: here it is empty. */
 static void choose_tails(struct workload *workload, char *message, size_t size) {
     smelt_indexer_topk_args *const host = workload->problem.args, *args = workload->placed.args;
     host->candidate_count = args->candidate_count = workload->problem.extents[TENSOR(C)] = 0;

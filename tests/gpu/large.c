@@ -40,8 +40,8 @@ static void check_far(struct suite *suite, const char *spec,
         suite_check(suite, name, &one, number);
 }
 
-/* The specs and small problems of the group launches, and those for this group alone, with strides of billions,
- * so that every product of an index and a stride exceeds 2^32 elements. */
+/* The specs and small problems of the group launches, and those of this group alone. Their strides are billions, so that
+ * every product of an index and a stride exceeds 2^32 elements. */
 void run_far(struct suite *suite) {
     for (suite->op = 0; suite_operators[suite->op] && suite->emulated; suite->op++) {
         const struct suite_operator *const op = suite_operators[suite->op];

@@ -37,7 +37,8 @@ static const struct suite_case large[] = {
 static const char *const launches[] = {"quantize:dim=128", NULL};
 
 static const struct suite_case far[] = {
-    SUITE_FAR("quantize:dim=64", .tokens = 21), /* odd: with factors */
+    SUITE_FAR("quantize:dim=64",
+              .tokens = 21), /* an odd number, with which problems have factors */
     {.spec = ""},
 };
 

@@ -9,7 +9,7 @@ static int is_collecting(const struct suite *suite) {
     return suite->sample && !sample_is_complete(suite->sample);
 }
 
-/* The spec in a case's name, which is the word with a key; the name if it has none. */
+/* The spec in a case's name: the word that contains `=`. The whole name if there is none. */
 static const char *spec_of(const char *name, char spec[SUITE_SPEC]) {
     const char *begin = strchr(name, '=');
     if (!begin)

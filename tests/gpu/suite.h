@@ -124,8 +124,7 @@ struct suite_operator {
     const char *const *launches;    /* specs whose launches are tried, ended by NULL */
     /* Packed problems for them; and smaller ones for a quick run or the emulator. */
     struct smelt__problem_options launch, quick_launch;
-    const struct suite_case
-        *far; /* more specs for the group far, with small problems; ended by "" */
+    const struct suite_case *far; /* more specs and small problems for the group far; ended by "" */
     const struct suite_group *groups; /* of this operator only; ended by a NULL name; NULL: none */
 };
 

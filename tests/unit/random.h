@@ -44,7 +44,7 @@ static inline int random_below(struct random *random, int count) {
     return (int)(random_next(random) % (uint64_t)count);
 }
 
-/* 1..limit, small ones as often as large ones. */
+/* 1..limit, below a random power of two, so that small numbers are as frequent as large ones. */
 static inline int64_t random_size(struct random *random, int64_t limit) {
     const int64_t below = INT64_C(1) << random_below(random, 32);
     const int64_t value = (int64_t)(random_next(random) % (uint64_t)below) + 1;

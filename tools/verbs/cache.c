@@ -6,8 +6,8 @@
 
 #include "../tool.h"
 
-/* Where a part of the cache cannot be read, the actions process the rest: its counts are printed (as a document only
- * if nothing failed), then the failure. */
+/* If a part of the cache cannot be read, the actions process the rest, print its counts (with --json only if nothing
+ * failed) and then the failure. */
 
 /* ---- stat ------------------------------------------------------------------------------------ */
 
@@ -335,7 +335,7 @@ static int check_arguments(const struct tool_options *options, const struct acti
     return TOOL_OK;
 }
 
-/* Requires a usable cache folder; what it has that cannot be read, the action finds. */
+/* Requires a usable cache folder. Subfolders that cannot be read are left for the action to report. */
 static int need_folder(smelt_context *context, const struct tool_options *options) {
     smelt_cache_stats stats = SMELT_CACHE_STATS_INIT;
     smelt_status status = smelt_cache_get_stats(context, &stats);

@@ -8,7 +8,7 @@
 #include "harness/defaults.h"
 #include "harness/option_text.h"
 
-/* A check of one architecture. */
+/* A check, to be made for each architecture. */
 struct request {
     struct smelt__check_options options;
     char inputs[128]; /* the kind of its inputs: "causal, topk-length" */

@@ -277,7 +277,7 @@ static int list_cached(const struct tool_options *options) {
     if (result)
         return result;
     smelt_status status = smelt_cache_get_stats(context, &stats);
-    if (status && status != SMELT_ERROR_CACHE) /* the walk finds what cannot be read */
+    if (status && status != SMELT_ERROR_CACHE) /* the walk reports folders that cannot be read */
         result = tool_fail_status(options, status);
     else if (stats.problem[0])
         result = tool_fail(options, TOOL_FAILED, "the cache cannot be used: %s", stats.problem);

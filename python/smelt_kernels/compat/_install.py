@@ -300,10 +300,10 @@ _finder = _Finder()
 
 def install(*names: str) -> Report:
     """Replaces the kernels of these trainers and libraries ("nemo", "megatron", "slime", "miles", "prime_rl", "veomni",
-    "xtuner"; "flash_mla", "flash_msa", "cudnn", "deep_gemm") by smelt's functions, before or after they are imported,
+    "xtuner"; "flash_mla", "flash_msa", "cudnn", "deep_gemm") with smelt's functions, before or after they are imported,
     also in modules that imported them by name. One call is enough; it includes a trainer's libraries. Neither the
-    libraries nor the packages that a trainer's kernels need (TileLang) must be installed. Returns what was replaced and what still
-    holds an original; the logger "smelt_kernels.compat" reports later imports."""
+    libraries nor the packages that a trainer's kernels need (TileLang) have to be installed. Returns what was replaced
+    and what still holds an original; the logger "smelt_kernels.compat" reports later imports."""
     _check(names)
     if not names:
         raise ValueError(f"smelt: install needs at least one name: {', '.join(sorted(TRAINERS))}")

@@ -170,7 +170,7 @@ TRAINERS: dict[str, Trainer] = {
             f"{_NEMO}.deepseek_v4.kernels._tilelang": _NEMO_FLAG,
             f"{_NEMO}.deepseek_v4.optimized_kernels": _NEMO_FLAG,
             f"{_NEMO}.glm_moe_dsa.kernels.cudnn_dsa": _NEMO_CUDNN,
-            f"{_NEMO}.common.cudnn_sparse_attention": _NEMO_CUDNN,  # from 0.7 on; also of GLM-5.3-Flash
+            f"{_NEMO}.common.cudnn_sparse_attention": _NEMO_CUDNN,  # from 0.7 on; GLM-5.3-Flash uses it, too
         }
     ),
     "prime_rl": Trainer(

@@ -7,8 +7,9 @@ the divergence of the softmax of scale * products over the keys of the chosen bl
 mean of the heads' attention there. It trains q_proxy and k_proxy alone, and the target has no gradient.
 
 In addition: the loss has its value (the original returns 0 with the same gradient), any S, fewer proxy heads than KV heads,
-and what the repository has after 0.1.1: documents (`document_list`, `cu_seqlens`; the host reads them, as there), and
-`kl_metric`, a scalar in fp32 that receives the loss's value. A document that does not begin at a multiple of 128 keys makes lists of smaller blocks, of single keys at worst.
+and what the repository has added since 0.1.1: documents (`document_list`, `cu_seqlens`; the host reads them, as in the
+original), and `kl_metric`, a scalar in fp32 that receives the loss's value. If a document does not begin at a multiple of
+128 keys, the lists name smaller blocks, in the worst case single keys.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ _TEXT, _VISION = "_text", "_vision"  # ends of the names of a composite model's 
 
 _attentions: dict = {}  # of the classes of attention that are hooked: the function that attends
 _hooked: list = []  # (class, method's name, the method before)
-_compressed = threading.local()  # `entries`: a V4 compressor's lists and number of entries, until its layer attends
+_compressed = threading.local()  # `entries`: the lists and the number of entries, from a V4 compressor to its layer's attention
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Windows:
     begin: Tensor
     end: Tensor
     from_first: bool = False  # whether every window begins at key 0
-    keys: int = 0  # how many there are
+    keys: int = 0  # the number of the mask's columns
 
     dtype = torch.bool  # as of a mask that a model joins with another by "and"
 
@@ -161,8 +161,8 @@ def _checked(mask, query: Tensor, keys: int) -> Windows:
         )
     if mask.keys != keys:
         raise ValueError(
-            f"smelt: attention_mask must have a column for each of the {keys} keys, those in the cache included, and has "
-            f"{mask.keys}"
+            f"smelt: attention_mask has {mask.keys} columns, but must have one for each of the {keys} keys, including those "
+            "in the cache"
         )
     return mask.to(query.device)
 
@@ -388,7 +388,7 @@ def _qwen4_exp_hooks(rotate):
         seen, first = windows.end - windows.begin, windows.begin.amax(-1)
         if ((windows.begin != first[:, None]) & (seen > 0)).any():
             raise ValueError("smelt: Qwen3.8-Flash-Next's pools begin at a sequence's first key: do not pack documents")
-        keys = cos.shape[1]  # a static cache has more, which are not filled yet
+        keys = cos.shape[1]  # a static cache has more rows, which are not filled yet
         starts = first[:, None] + torch.arange(0, keys // rate * rate, rate, device=k.device)
         rows = (starts.unsqueeze(-1) + torch.arange(rate, device=k.device)).clamp(max=keys - 1)
         batch = torch.arange(len(k), device=k.device).unsqueeze(-1)

@@ -20,13 +20,13 @@ enum {
     WORD = 4,            /* bytes of a key block's description, without its item */
 };
 
-/* Key blocks that the scan is ahead of the copies: one for each team. */
+/* Key blocks that the scan may be ahead of the copies: at least two, and one for each copy team. */
 static int requests(const struct smelt__few_heads *choice) {
     return choice->copy_teams > 2 ? choice->copy_teams : 2;
 }
 
-/* Row numbers of a query that the ring holds, a power of two: those of the blocks that are asked for,
- * of one held back, and a scan's worth. */
+/* Row numbers that the ring holds for each query, a power of two: room for those of the requested blocks,
+ * of one block held back, and of one step of the scan. */
 static int ring_entries(const struct smelt__few_heads *choice) {
     return requests(choice) > 2 ? 512 : 256;
 }
@@ -40,7 +40,7 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
     const int heads = choice->heads;
     const int parts = smelt__few_heads_parts(choice->tiles - choice->leading_tiles, choice);
     const int full_parts = choice->leading_parts + parts;
-    const int turns = choice->copy_teams > 1 ? choice->copy_teams : 0;
+    const int order = choice->copy_teams > 1 ? choice->copy_teams : 0; /* ordering barriers */
     plan->region_count = 0;
     smelt__plan_add_region(plan, "KEYS_OFFSET", choice->ring_tiles * TILE, ALIGNMENT,
                            "tiles of key blocks; a query's last block then its output");
@@ -55,7 +55,7 @@ static void add_regions(const struct smelt__few_heads *choice, struct smelt__pla
                            "KV row numbers of the key blocks to come");
     smelt__plan_add_region(plan, "BARRIERS_OFFSET",
                            (ring_blocks(choice) * (QUERIES * full_parts + parts + 1) + QUERIES +
-                            2 * requests(choice) + turns) *
+                            2 * requests(choice) + order) *
                                8,
                            8, "mbarriers");
     smelt__plan_add_region(plan, "REQUESTS_OFFSET",
@@ -97,9 +97,9 @@ static void add_constants(const struct smelt__spec *spec, const struct smelt__fe
         {"RING_TILES", NULL, choice->ring_tiles, "tiles of 64 keys by 64 columns in flight"},
         {"QUERIES_AHEAD", NULL, 32, "entries of a query list that a warp holds"},
         {"RING_ENTRIES", NULL, ring_entries(choice), "row numbers the ring holds"},
-        {"REQUESTS", NULL, requests(choice), "key blocks that the scan is ahead of the copies"},
+        {"REQUESTS", NULL, requests(choice), "key blocks that the scan may be ahead of the copies"},
         {"COPY_TEAMS", NULL, choice->copy_teams,
-         "1: two warps copy each key block; else so many warps, each a block by turns"},
+         "1: two warps copy each key block together; above: warps that take whole blocks in turn"},
     };
     smelt__plan_add_rows(plan, spec, constants, (int)(sizeof constants / sizeof *constants));
 }

@@ -31,7 +31,7 @@ struct smelt__few_heads {
     int p_matrices;    /* matrices of P's shape: 1, or 2 for P and dS */
     int most_stages;   /* key blocks that the ring holds at most */
     int ring_tiles, part_tiles;
-    int copy_teams; /* 1: two warps copy each key block; else so many warps, each a block by turns */
+    int copy_teams; /* 1: two warps copy each key block together; above: warps that take whole blocks in turn */
     int math_registers, gather_registers; /* of a thread */
     int queries; /* of an item; 0: items are not queries, or the operator is sparse_attn */
 };

@@ -26,25 +26,33 @@ struct smelt__indexer_logits_launch {
 
 SMELT__PLAN_LAUNCH(smelt__indexer_logits_launch)
 
-/* What a block of the sm90 variants has: a ring of KV tiles, buffers of queries, and warpgroups. */
+/* A thread block of the sm90 variants. */
 struct smelt__indexer_logits_block {
-    int queries, rows, keys, row_bytes; /* queries; with their heads; of a KV tile; of each */
-    int fill_bytes, staging_bytes;      /* of -inf; of staged logits, -1: has no such region */
-    int groups, stages, buffers, math_registers;
+    int queries;        /* of a block of queries */
+    int rows;           /* their heads' rows */
+    int keys;           /* of a KV tile */
+    int row_bytes;      /* of a row and of a key */
+    int fill_bytes;     /* of the region of -inf */
+    int staging_bytes;  /* of the region of staged logits; -1: there is none */
+    int groups;         /* warpgroups that compute */
+    int stages;         /* of the ring of KV tiles */
+    int buffers;        /* each for a block of queries */
+    int math_registers; /* of a thread that computes */
 };
 
-/* Places the regions anew: bytes of shared memory. */
+/* Replaces the plan's regions. Returns the bytes of shared memory. */
 int smelt__indexer_logits_regions(const struct smelt__indexer_logits_block *block,
                                   struct smelt__plan *plan);
 
-/* As many stages as there is room for, up to `most`: a multiple of the warpgroups, so that each is
- * always the same one's. Then math_registers, the math's share of what the launch gives threads. */
+/* Sets stages, to as many as there is room for, at most `most`, in a multiple of the warpgroups, so that
+ * the same warpgroup always uses a stage; and math_registers, to what the other warpgroup's registers
+ * leave of those that the launch allocates. */
 void smelt__indexer_logits_share(const struct smelt__arch *arch,
                                  struct smelt__indexer_logits_block *block, int most,
                                  struct smelt__plan *plan);
 
-/* Sets threads and items and adds the last constants, which both sm90 variants have; plan->launch is
- * set. */
+/* Sets the plan's threads and items, and adds the constants of both sm90 variants that come last in the
+ * plan. plan->launch must be set. */
 void smelt__indexer_logits_finish(const struct smelt__indexer_logits_block *block,
                                   const struct smelt__spec *spec, struct smelt__plan *plan);
 

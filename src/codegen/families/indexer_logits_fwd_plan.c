@@ -7,7 +7,7 @@
 
 enum {
     WARPGROUP = 128,    /* threads */
-    REGISTER_GRAIN = 8, /* of what a thread has, and of what it may give and take */
+    REGISTER_GRAIN = 8, /* a thread's number of registers is a multiple of it */
     MOST_REGISTERS = 232,
     OTHER_REGISTERS = 56, /* of the producer's warpgroup */
     SWIZZLE = 128,        /* bytes at most */
@@ -59,13 +59,14 @@ int smelt__indexer_logits_regions(const struct smelt__indexer_logits_block *bloc
                            ALIGNMENT, "a block's queries, in each buffer");
     smelt__plan_add_region(plan, "KEYS_OFFSET", block->stages * block->keys * block->row_bytes,
                            ALIGNMENT, "KV tiles, in each stage");
-    smelt__plan_add_region(plan, "LOWEST_OFFSET", block->fill_bytes, 16, "-inf, to fill with");
+    smelt__plan_add_region(plan, "LOWEST_OFFSET", block->fill_bytes, 16,
+                           "-inf, which bulk stores write");
     smelt__plan_add_region(plan, "WEIGHTS_OFFSET", buffers * block->rows * 4, 16,
                            "a block's weights, in each buffer");
     smelt__plan_add_region(plan, "WINDOWS_OFFSET", buffers * block->queries * RANGE_BYTES, 16,
                            "a block's windows, in each buffer");
     smelt__plan_add_region(plan, "RUNS_OFFSET", buffers * RUN_BYTES, 16,
-                           "which KV tiles of the block, in each buffer");
+                           "the CTA's KV tiles of a block of queries, in each buffer");
     smelt__plan_add_region(plan, "COSTS_OFFSET", (COARSE + 2 * 34) * 8, 16,
                            "costs of groups of batches, while the run is found");
     if (block->staging_bytes >= 0)

@@ -15,7 +15,7 @@
 
 enum {
     WARPGROUP = 128,  /* threads */
-    WARP = 32,        /* lanes, which look at a batch's windows */
+    WARP = 32,        /* lanes; each reads windows of a batch of queries */
     KEYS = 128,       /* of a KV tile */
     PART_ROWS = 64,   /* of a product */
     BLOCK_ROWS = 256, /* queries with their heads */

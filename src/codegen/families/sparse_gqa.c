@@ -94,8 +94,8 @@ static const struct smelt__key keys[] = {
     {SMELT__PASSES_KEY}, {SMELT__DETERMINISTIC_KEY}, {SMELT__GQA_UNITE},
 };
 
-/* Adds a kernel. `number`: its pass, if it has several. `variant`: it is launched only if the kernel of role `with`
- * has this variant; NULL: always. */
+/* Adds a kernel. `number`: the value of its key `pass`, if it has one. It is launched only if the kernel of role
+ * `with` has the variant `variant`; NULL: always. */
 static struct smelt__spec *add(struct smelt__expansion *expansion, const struct smelt__spec *spec,
                                unsigned pass, int role, const struct smelt__kernel_family *family,
                                int number, int with, const char *variant) {

@@ -12,8 +12,8 @@ extern const struct smelt__kernel_family smelt__sparse_gqa_united;
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-/* Rows of a table of keys: the shape, which every kernel has, and others. No kernel depends on topk: the
- * width of the lists is an argument of the call. */
+/* Rows for tables of keys: SMELT__GQA_SHAPE, which every kernel family has, and keys that some have. No
+ * kernel depends on topk: the width of the lists is an argument of the call. */
 #define SMELT__GQA_HEADS                                                                           \
     SMELT__DIVIDED("heads", "query heads on this rank, a multiple of kv_heads"),                   \
         SMELT__RANGE(1, 1024)
@@ -69,8 +69,8 @@ struct smelt__gqa_shape smelt__sparse_gqa_shape(const struct smelt__spec *spec);
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* The roles of the forward pass's kernels (struct smelt__expansion), in the order of launch. All but FWD
- * are launched only if FWD has variant sm90. */
+/* The roles of the forward pass's kernels (struct smelt__expansion), in the order of launch. All but MAIN
+ * are launched only if MAIN has variant sm90. */
 enum smelt__sparse_gqa_forward_kernel {
     SMELT__GQA_FORWARD_GROUPS, /* attention_lists, pass group; for small entries with unite=1 */
     SMELT__GQA_FORWARD_UNITE,  /* sparse_gqa_lists, pass unite; for large blocks with unite=1 */
@@ -98,8 +98,7 @@ enum smelt__sparse_gqa_backward_kernel {
     SMELT__GQA_BACKWARD_FINISH_DV
 };
 
-/* Values of sparse_gqa_bwd's key `sums`; of the key `pass` of sparse_gqa_lists, in launch order; of the key
- * `pass` of sparse_gqa_sums. */
+/* Values of keys: `sums` of sparse_gqa_bwd; `pass` of sparse_gqa_lists; `pass` of sparse_gqa_sums. */
 enum { SMELT__GQA_SUMS_ANY, SMELT__GQA_SUMS_BOUNDS, SMELT__GQA_SUMS_EXACT };
 enum {
     SMELT__GQA_LISTS_COUNT,
@@ -126,10 +125,10 @@ enum {
  * that the spec gives: HEADS, KV_HEADS, GROUP_HEADS, DQK, DV (0 without the key), GRANULARITY,
  * LISTS_OF_KV_HEADS; PDL. */
 void smelt__sparse_gqa_name(const struct smelt__spec *spec, struct smelt__plan *plan);
-/* Does so for a kernel of partial results, and adds LIST_HEADS and UNITS. */
+/* The same for kernels that write or combine partial results; also adds LIST_HEADS and UNITS. */
 void smelt__sparse_gqa_name_block(const struct smelt__spec *spec, struct smelt__plan *plan);
 
-/* Bytes of a row of bf16 in tiles of 64 columns; places a region of so many rows. */
+/* The bytes of a bf16 row in tiles of 64 columns. The second function adds a region of `rows` such rows. */
 static inline int smelt__gqa_row_bytes(int columns) {
     return (columns + 63) / 64 * 128;
 }
@@ -153,8 +152,8 @@ PLAN(fwd_plan_few);
 PLAN(bwd_keys_plan_few);
 #undef PLAN
 
-/* Whether there is a kernel for united lists of large blocks; whether sparse_gqa_bwd_keys has a
- * block-stationary variant sm90. */
+/* Whether sparse_gqa_united, for united lists of large blocks, supports the shape. The second function:
+ * whether the block-stationary variant sm90 of sparse_gqa_bwd_keys does. */
 int smelt__sparse_gqa_can_unite(const struct smelt__gqa_shape *shape);
 int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape);
 
@@ -162,7 +161,7 @@ int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape);
 struct smelt__sparse_gqa_launch {
     int segment;   /* block-stationary: pairs of an item */
     int box_heads; /* likewise: heads of a box of q's tensor map */
-    int queries;   /* whose lists are united: of an item, or of a tile of sparse_gqa_united */
+    int queries; /* queries of an item, or of a tile of sparse_gqa_united, whose lists are united */
 };
 
 SMELT__PLAN_LAUNCH(smelt__sparse_gqa_launch)

@@ -1,5 +1,5 @@
 /* What sparse_gqa's kernel families share: the shape in a spec and its check, names and constants of plans. Also
- * the two families that sum partial results. */
+ * the two families that combine partial results. */
 #include <stdio.h>
 
 #include "codegen/families/sparse_gqa.h"

@@ -36,7 +36,7 @@ struct smelt__choice {
     int row_tiles, rows; /* m16 tiles of a group's heads, and their rows */
     int blocks, warps;
     /* All but sparse_gqa_bwd_keys: */
-    int items; /* of a query: its KV heads; of the target, its lists */
+    int items; /* of a query: its KV heads, or for the target its lists */
     int wide, most_groups, key_groups, query_in_registers;
     struct smelt__pipeline_shape pipeline;
     /* sparse_gqa_bwd_keys: */

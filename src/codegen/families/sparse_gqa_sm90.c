@@ -55,7 +55,7 @@ struct smelt__choice {
     int most_buffers, buffers; /* of K and V */
     int teams, stages; /* tiles of queries in flight, a multiple of the teams that share them */
     int ds_buffers;    /* keys: buffers of a team's dS */
-    int row, queries;  /* united: of the table; buffers of Q */
+    int row, queries;  /* united: row of united_buffers; buffers of Q */
 };
 
 /* ---- all of them ----------------------------------------------------------------------------- */
@@ -68,7 +68,7 @@ static int box_units(int units) {
     return box;
 }
 
-/* The choice of the kernels with two warpgroups that compute. */
+/* Initialises the choice of a kernel with two warpgroups that compute. */
 static void begin(struct smelt__choice *choice, const struct smelt__spec *spec) {
     *choice = (struct smelt__choice){.shape = smelt__sparse_gqa_shape(spec),
                                      .consumers = SMELT__GQA_CONSUMERS};
@@ -148,7 +148,7 @@ static void add_segment(const struct smelt__choice *choice, const struct smelt__
 
 /* ---- forward --------------------------------------------------------------------------------- */
 
-/* A warpgroup has a tile for itself. */
+/* Each warpgroup is a team: it computes whole tiles. */
 static void begin_forward(struct smelt__choice *choice, const struct smelt__spec *spec) {
     begin(choice, spec);
     const int values = (choice->shape.dv + choice->shape.granularity) / 2;
@@ -219,7 +219,7 @@ int smelt__sparse_gqa_bwd_keys_plan_sm90(const struct smelt__spec *spec,
                      "rows of a tile whose scores a thread has at once"},
                     {"DS_BUFFERS", NULL, choice.ds_buffers, "buffers of a team's dS"});
     add_segment(&choice, spec, KEY_SEGMENT_TILES, plan);
-    if (shape.dqk == 192 && shape.dv == 128) /* three times as fast as mma in spite of it */
+    if (shape.dqk == 192 && shape.dv == 128) /* in spite of the spills three times as fast as mma */
         plan->spill_bytes = 16;
     return 0;
 }

@@ -27,12 +27,12 @@ enum {
     MOST_QUERIES = 4,       /* of an item: a bit each above a row's number */
     MOST_ITEM_HEADS = 64,
     MOST_UNITED = 48 * 256, /* as MOST_OUTPUT, with several queries: masks need registers, too */
-    COPY_TEAMS = 3,         /* if the ring has room for one block more */
-    FEW_TILES = 6,          /* of sparse_gqa_bwd_keys: more of them are filled by fours */
+    COPY_TEAMS = 3,         /* needs a ring with room for one block more than teams */
+    FEW_TILES = 6,          /* of sparse_gqa_bwd_keys: above, tiles are filled in fours */
 };
 
-/* The choices for a kernel whose items are `queries` queries' heads of a KV head, rounded up to a multiple of
- * `step`. */
+/* The choices for a kernel whose items are one KV head's query heads in each of `queries` queries. Their number is
+ * rounded up to a multiple of `step`. */
 static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape, int queries,
                                             int step) {
     return (struct smelt__few_heads){.heads = (queries * shape->group + step - 1) / step * step,
@@ -45,9 +45,9 @@ static struct smelt__few_heads heads_choice(const struct smelt__gqa_shape *shape
                                      .queries = queries};
 }
 
-/* Chooses the ring, and the number of teams that copy, at most choice->copy_teams. Three make calls with
- * widths of 128 up to 15 % faster; where the ring has less room, they are slower than one team, but with
- * united lists two are 11 % faster (bench/log/sparse_gqa.md). */
+/* Chooses the ring, and the number of copy teams, at most choice->copy_teams. In a ring with room for four blocks three
+ * teams are faster than one; in a smaller ring they are slower, but two teams are faster if lists are united
+ * (bench/log/sparse_gqa.md). */
 static void choose_ring(struct smelt__few_heads *choice, struct smelt__plan *plan) {
     const int fewer = choice->queries > 1 ? 2 : 1;
     if (smelt__few_heads_ring(choice, plan) < (COPY_TEAMS + 1) * choice->tiles &&
@@ -57,7 +57,7 @@ static void choose_ring(struct smelt__few_heads *choice, struct smelt__plan *pla
     }
 }
 
-/* Makes the other choices and fills in the plan. choice->part_tiles: the default of the knob. */
+/* Makes the remaining choices and fills in the plan. choice->part_tiles is the default of the knob part_tiles. */
 static void make(const struct smelt__spec *spec, const struct smelt__arch *arch,
                  struct smelt__few_heads *choice, struct smelt__plan *plan) {
     const int has_knob = smelt__spec_key(spec->schema, "item_queries") >= 0;
@@ -132,7 +132,7 @@ int smelt__sparse_gqa_bwd_plan_sm90(const struct smelt__spec *spec, const struct
             WIDE_HEADS);
     choice.row_numbers = 1;
     choice.copy_teams =
-        sums == SMELT__GQA_SUMS_BOUNDS ? COPY_TEAMS : 1; /* others wait for additions */
+        sums == SMELT__GQA_SUMS_BOUNDS ? COPY_TEAMS : 1; /* the others mostly wait for additions */
     choice.leading_tiles = smelt__few_heads_tiles(shape.dv);
     choice.tiles = choice.query_tiles = choice.leading_tiles + smelt__few_heads_tiles(shape.dqk);
     make(spec, arch, &choice, plan);

@@ -44,7 +44,7 @@ struct smelt__region {
 struct smelt__plan {
     struct smelt__spec spec;
     const struct smelt__arch *arch;
-    /* Set ahead of the plan function, which may change the names. */
+    /* Set before the plan function runs, which may change the two names. */
     const char *variant; /* "mma"; in a family with the key `pass` that pass's name */
     char template_name[SMELT__TEMPLATE_NAME]; /* "sparse_attn_fwd.mma.cu", "indexer_loss_sum.cu" */
     char kernel_name[SMELT__KERNEL_NAME]; /* the function in the module: "smelt_indexer_loss_sum" */
@@ -82,7 +82,7 @@ struct smelt__plan {
         return (const void *)plan->launch;                                                         \
     }
 
-/* For plan functions (family.h): another template than that of the variant, "sm90_few". */
+/* For plan functions (family.h): uses the template FAMILY.`variant`.cu instead of the plan's variant's. */
 void smelt__plan_set_template(struct smelt__plan *plan, const char *variant);
 
 /* For plan functions. Adding beyond the capacity, or a name twice, is recorded in
@@ -98,14 +98,15 @@ enum smelt__origin smelt__plan_origin(const struct smelt__spec *spec, const char
 
 /* A row of a table of constants. */
 struct smelt__plan_row {
-    const char *name, *key; /* key: whose value it is; NULL: derived */
+    const char *name;
+    const char *key; /* the spec's key that gives the value; NULL: the value is derived */
     int value;
     const char *meaning;
 };
 void smelt__plan_add_rows(struct smelt__plan *plan, const struct smelt__spec *spec,
                           const struct smelt__plan_row *rows, int count);
 
-/* The same for rows in braces. */
+/* The same for rows that are written in braces. */
 #define SMELT__PLAN_ADD(plan, spec, ...)                                                           \
     smelt__plan_add_rows(plan, spec, (const struct smelt__plan_row[]){__VA_ARGS__},                \
                          (int)(sizeof((const struct smelt__plan_row[]){__VA_ARGS__}) /             \

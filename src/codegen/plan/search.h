@@ -62,7 +62,7 @@ struct smelt__search {
     void (*begin)(struct smelt__choice *choice,
                   const struct smelt__spec *spec); /* initialises all fields */
     void (*add_regions)(const struct smelt__choice *choice, struct smelt__plan *plan);
-    /* NULL: one resident thread block, which divides all registers itself. */
+    /* NULL: one resident thread block, among whose warps the plan function divides all registers. */
     struct smelt__needs (*needs)(const struct smelt__choice *choice,
                                  const struct smelt__arch *arch);
     long (*cost)(const struct smelt__choice *choice); /* NULL if by_cost is 0 */

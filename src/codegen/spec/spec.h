@@ -15,7 +15,7 @@
 enum {
     SMELT__MAX_KEYS = 24,
     SMELT__MAX_LIST = 8,   /* numbers of a list */
-    SMELT__MAX_KNOBS = 24, /* that an operator's spec names */
+    SMELT__MAX_KNOBS = 24, /* in an operator's spec */
     SMELT__SPEC_TEXT = 256 /* longest canonical text, NUL included */
 };
 

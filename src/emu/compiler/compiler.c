@@ -57,9 +57,10 @@ static const char *const link_options[] = {
 enum { LINK_OPTIONS = sizeof link_options / sizeof *link_options };
 /* Options of one compiler; the first list that it accepts is used.
  *
- * Both: a call of an undeclared function is an error, which names the template's line; other warnings are
- * off. gcc: -w would suppress this error, too, and translated kernels give no other warning. The memory of an array is not reused after its scope has ended: the array stands for registers, which
- * a wgmma in flight may still read.
+ * gcc and clang: a call of an undeclared function is an error, which names the template's line. The memory
+ * of an array is not reused after its scope has ended: the array stands for registers, which a wgmma in
+ * flight may still read. Other warnings are off with clang; gcc's -w would turn off this error, too, and
+ * translated kernels cause no other warning.
  *
  * gcc: passes that are slow and do little for code whose every access is a call are disabled: compile
  * time falls to three fifths and the object is as fast. */

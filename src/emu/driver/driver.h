@@ -79,5 +79,5 @@ CUresult emu_module_complete(struct CUmod_st *module);
 /* The error of the last launch if it was refused with a report, else CUDA_SUCCESS. */
 void emu_note_refusal(CUresult result);
 
-/* Why the last module could not be loaded: the driver's text of CUDA_ERROR_INVALID_IMAGE. */
+/* Notes why a module cannot be loaded, for cuGetErrorString(CUDA_ERROR_INVALID_IMAGE). */
 __attribute__((format(printf, 1, 2))) void emu_note_image(const char *format, ...);

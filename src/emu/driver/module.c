@@ -79,7 +79,7 @@ static size_t object_bytes(const unsigned char *image) {
            (size_t)header.section_header_bytes * header.section_header_count;
 }
 
-/* After dlopen failed: names the kernel, which is loaded without its symbols for that, and the undefined
+/* After dlopen failed: notes the kernel's name, which is read from the object loaded with lazy binding, and the undefined
  * symbol. (The C compiler reports undeclared functions.) */
 static CUresult refuse_object(struct CUmod_st *module) {
     static const char undefined[] = "undefined symbol: ";
@@ -93,7 +93,7 @@ static CUresult refuse_object(struct CUmod_st *module) {
                        "template, or call another function",
                        name ? name : "", symbol + sizeof undefined - 1);
     else
-        emu_note_image("the kernel cannot be loaded: %s%s", why, "");
+        emu_note_image("the kernel cannot be loaded: %s", why);
     return CUDA_ERROR_INVALID_IMAGE;
 }
 

@@ -46,9 +46,9 @@ struct pass {
     uint64_t total; /* bytes of the remaining candidates */
     uint64_t removed, removed_bytes, temporaries;
     int listed, counted; /* subfolders */
-    struct smelt__unread
-        *unread; /* on request; NULL: after a store, which ignores what it must not read */
-    int error;   /* errno of the last entry that could not be removed; 0: none */
+    /* Receives subfolders that could not be read, if a user prunes; NULL: after a store, which ignores them. */
+    struct smelt__unread *unread;
+    int error; /* errno of the last entry that could not be removed; 0: none */
     time_t now;
 };
 

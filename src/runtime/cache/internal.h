@@ -198,8 +198,8 @@ int smelt__folder_now(int folder, struct timespec *now);
 
 /* The existing subfolders, unsorted. Returns their number, or -1 with errno. */
 int smelt__folder_subfolders(int folder, char digits[SMELT__SUBFOLDERS][3]);
-/* Every entry and temporary of one subfolder. Stops at a result of `each` other than 0 and returns it; -1 with
- * errno when it cannot be read. */
+/* Calls `each` for every entry and temporary of one subfolder. Stops at a result other than 0 and returns it; returns
+ * -1 with errno when the subfolder cannot be read. */
 int smelt__subfolder_each(int folder, const char *digits, bool readonly, smelt__found_function each,
                           void *user);
 /* Subfolders that could not be read. */
@@ -208,9 +208,9 @@ struct smelt__unread {
     char names[SMELT__SUBFOLDERS * 4]; /* "0a, f3" */
 };
 void smelt__unread_note(struct smelt__unread *unread, const char *digits);
-/* Every entry and temporary of all subfolders. Stops at a result of `each` other than 0 and returns it.
- * Subfolders that cannot be read are noted, and the others processed; the result is then -1, with errno, as
- * when the folder cannot be read or memory runs out. Files that vanish meanwhile are skipped. */
+/* Calls `each` for every entry and temporary of all subfolders. Stops at a result other than 0 and returns it. Notes
+ * subfolders that cannot be read in *unread and processes the others; then, or when the folder cannot be read or memory
+ * runs out, returns -1 with errno. Files that vanish meanwhile are skipped. */
 int smelt__folder_each(int folder, bool readonly, smelt__found_function each, void *user,
                        struct smelt__unread *unread);
 /* The greatest `limit` names in a subfolder that begin with `prefix`, in descending order. Returns
@@ -237,8 +237,8 @@ struct smelt__pruning {
     uint64_t removed, removed_bytes, temporaries, kept, kept_bytes;
     struct smelt__unread unread;
 };
-/* Prunes the whole folder without a time limit. 0; -1 with errno when a part of it could not be read or
- * an entry could not be removed; the others are pruned nevertheless. */
+/* Prunes the whole folder without a time limit. Returns 0, or -1 with errno when a subfolder could not be read or an
+ * entry could not be removed; the others are pruned nevertheless. */
 int smelt__cache_prune_folder(int folder, time_t now, struct smelt__pruning *pruning);
 
 /* ---- notes.c ---- */
@@ -285,7 +285,7 @@ bool smelt__counters_begin_with(const unsigned char *bytes, size_t count);
  * yet. */
 smelt_status smelt__maintenance_open(struct smelt__cache *cache, enum smelt__output output,
                                      int *folder);
-/* The failure of smelt__folder_each, with errno, in the folder `path`: names the subfolders. */
+/* Reports that smelt__folder_each returned -1 for the folder `path`, with errno: names the unread subfolders. */
 smelt_status smelt__unread_fail(const struct smelt__unread *unread, const char *path);
 
 /* ---- cache.c ---- */

@@ -52,7 +52,7 @@ static smelt_status maintenance_walk(struct smelt__cache *cache, enum smelt__out
     return status;
 }
 
-/* The status of two calls, of which the first left `message`: if both failed, the message of both. */
+/* The joint status of two calls. The first one left `message`; if both failed, the error's message has both texts. */
 static smelt_status join(smelt_status first, const struct smelt__saved_error *message,
                          smelt_status second) {
     if (first && second)
@@ -79,8 +79,8 @@ static void note_unprocessed(struct unprocessed *unprocessed, const char *path, 
         snprintf(unprocessed->first, sizeof unprocessed->first, "%s: %s", path, why);
 }
 
-/* Returns `status` or, if there are such entries, the failure that names them, too. `verb`: what they cannot be,
- * for example "removed". */
+/* Returns `status` or, if there are such entries, a failure whose message also names the first of them. `verb`: what
+ * they cannot be, for example "removed". */
 static smelt_status check_unprocessed(smelt_status status, const struct smelt__cache *cache,
                                       const struct unprocessed *unprocessed, const char *verb) {
     struct smelt__saved_error message;

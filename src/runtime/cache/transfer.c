@@ -158,8 +158,8 @@ static void skip_entry(struct smelt__cache *cache, enum smelt__read_state state,
 
 /* ---- export -------------------------------------------------------------------------------- */
 
-/* Creates a new file beside `path`, which its owner can read, with the umask's permissions for others. -1 with
- * errno. */
+/* Creates a new file beside `path`. Its owner can read and write it under any umask, which limits only the permissions of
+ * others. -1 with errno. */
 static int create_beside(const char *path, char **temporary) {
     uint64_t random = 0;
 
