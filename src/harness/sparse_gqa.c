@@ -34,19 +34,10 @@ static const struct smelt__comparison grad_comparisons[] = {
 
 /* ---- the row --------------------------------------------------------------------------------- */
 
-static const struct smelt__harness_key keys[] = {
-    SMELT__SPEC_KEY(attention, heads),
-    SMELT__SPEC_KEY(attention, kv_heads),
-    SMELT__SPEC_KEY(attention, dqk),
-    SMELT__SPEC_KEY(attention, dv),
-    SMELT__SPEC_KEY(attention, topk),
-    SMELT__SPEC_KEY(attention, granularity),
-    SMELT__SPEC_KEY(attention, lists),
-    SMELT__SPEC_KEY(attention, sink),
-    SMELT__SPEC_APART(attention, deterministic),
-    SMELT__SPEC_APART(attention, unite),
-    {NULL, 0, 0},
-};
+#define KEYS(KEY, APART)                                                                           \
+    KEY(heads), KEY(kv_heads), KEY(dqk), KEY(dv), KEY(topk), KEY(granularity), KEY(lists),         \
+        KEY(sink), APART(deterministic), APART(unite)
+SMELT__KEY_TABLE(attention, KEYS)
 
 #define PARTLY                                                                                     \
     SMELT__OF(TENSOR(K)) | SMELT__OF(TENSOR(V)) | SMELT__OF(TENSOR(INDICES)) |                     \

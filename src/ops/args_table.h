@@ -160,9 +160,10 @@ struct smelt__args_table {
         .one_of = number)                                                                          \
     ROW(NAME##_SUM, SMELT__TENSOR(name##_sum, FP32, ACCUMULATED, __VA_ARGS__), .whole_rows = 1,    \
         .one_of = number)
-/* Arrays made of a file's lists: SYMBOLS, and TENSORS with these arguments. */
+/* Arrays made of a file's lists, SYMBOLS and TENSORS with these arguments, and of rows of numbers. */
 #define SMELT__SYMBOLS ((const struct smelt__symbol[]){SYMBOLS(SMELT__ROW)})
 #define SMELT__ROWS(...) ((const struct smelt__tensor_row[]){TENSORS(SMELT__ROW, __VA_ARGS__)})
+#define SMELT__SCALARS(...) ((const struct smelt__scalar_row[]){__VA_ARGS__})
 /* `last`: the last field that the first released version had. */
 #define SMELT__ARGS(init, last, symbols_, scalars_, rows_)                                         \
     .type = SMELT__ARGS_NAME(ARGS), .initialiser = (init),                                         \

@@ -277,21 +277,15 @@ smelt_status smelt__indexer_bwd_launch_finish(const struct smelt__indexer_bwd_ca
     const smelt_indexer_bwd_args *args = call->args;
     if (args->rows == 0)
         return SMELT_OK;
-    const struct smelt__key_grads grads = {
-        .context = call->indexer->context,
-        .finish = call->indexer->kernels[SMELT__INDEXER_BWD_FINISH],
-        .stream = call->stream,
-        .sums = at(call, call->layout.sums),
-        .keys = args->rows,
-        .columns = call->indexer->dim,
-        .pdl = call->layout.groups > 0,
-    };
     struct key_grads_finish_params params =
         smelt__key_grads_params(&args->dk, &args->dk_fp32, &args->dk_sum);
     params.dkv_row_stride = params.dkv_batch_stride; /* the first stride is of rows */
+    params.sums = at(call, call->layout.sums);
     params.batches = 1;
     params.rows = (int)args->rows;
-    return smelt__key_grads_launch(&grads, params);
+    return smelt__key_grads_launch(call->indexer->context,
+                                   call->indexer->kernels[SMELT__INDEXER_BWD_FINISH], call->stream,
+                                   call->indexer->dim, call->layout.groups > 0, &params);
 }
 
 smelt_status smelt__indexer_bwd_launch_zeros(const struct smelt__indexer_bwd_call *call) {

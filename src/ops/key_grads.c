@@ -20,19 +20,20 @@ struct key_grads_finish_params smelt__key_grads_params(const smelt_tensor *bf16,
     };
 }
 
-smelt_status smelt__key_grads_launch(const struct smelt__key_grads *grads,
-                                     struct key_grads_finish_params params) {
-    const struct smelt__kernel *const kernel = grads->finish;
-    const int64_t threads = grads->keys * (grads->columns / COLUMNS);
+smelt_status smelt__key_grads_launch(const smelt_context *context,
+                                     const struct smelt__kernel *kernel, struct CUstream_st *stream,
+                                     int columns, int pdl,
+                                     const struct key_grads_finish_params *params) {
+    const int64_t heads = params->key_heads ? params->key_heads : 1;
+    const int64_t threads = (int64_t)params->batches * params->rows * heads * (columns / COLUMNS);
     const int64_t blocks = smelt__divide_up(threads, kernel->threads);
     const int64_t most = kernel->resident_blocks;
     const struct smelt__launch launch = {
         .blocks = {(uint32_t)(blocks < 1      ? 1
                               : blocks < most ? blocks
                                               : most)},
-        .pdl = grads->pdl,
-        .params = &params,
+        .pdl = pdl,
+        .params = params,
     };
-    params.sums = grads->sums;
-    return smelt__kernel_launch(grads->context, kernel, &launch, grads->stream);
+    return smelt__kernel_launch(context, kernel, &launch, stream);
 }

@@ -14,17 +14,9 @@ struct key_grads_finish_params smelt__key_grads_params(const smelt_tensor *bf16,
                                                        const smelt_tensor *fp32,
                                                        const smelt_tensor *sum);
 
-/* A launch of key_grads_finish. */
-struct smelt__key_grads {
-    const smelt_context *context;
-    const struct smelt__kernel *finish;
-    struct CUstream_st *stream;
-    const float *sums; /* [keys, columns] */
-    int64_t keys;
-    int columns;
-    int pdl; /* 1: launched with PDL; the kernel itself waits for the launch before it */
-};
-
-/* Launches key_grads_finish; sets params.sums. Errors: DRIVER. */
-smelt_status smelt__key_grads_launch(const struct smelt__key_grads *grads,
-                                     struct key_grads_finish_params params);
+/* Launches key_grads_finish. `columns`: of a sum; `pdl`: 1: with PDL; the kernel itself waits for the launch
+ * before it. Errors: DRIVER. */
+smelt_status smelt__key_grads_launch(const smelt_context *context,
+                                     const struct smelt__kernel *kernel, struct CUstream_st *stream,
+                                     int columns, int pdl,
+                                     const struct key_grads_finish_params *params);

@@ -319,17 +319,9 @@ static struct dq_slices slices_of(const struct call *call) {
 
 static smelt_status launch_finish(const struct call *call) {
     const smelt_sparse_attn_grad_args *args = call->args;
-    const struct smelt__key_grads grads = {
-        .context = call->backward->op->context,
-        .finish = kernel_of(call, SMELT__BACKWARD_FINISH),
-        .stream = call->stream,
-        .sums = at(call, call->layout.dkv.sums),
-        .keys = call->layout.dkv.key_count,
-        .columns = call->backward->shape.dqk,
-        .pdl = call->layout.dkv.groups > 0,
-    };
     struct key_grads_finish_params params =
         smelt__key_grads_params(&args->dkv, &args->dkv_fp32, &args->dkv_sum);
+    params.sums = at(call, call->layout.dkv.sums);
     params.dsink_parts = at(call, call->layout.dsink_parts);
     params.dsink = args->dsink.data;
     params.batches = (int)args->batches;
@@ -338,7 +330,9 @@ static smelt_status launch_finish(const struct call *call) {
     params.parts = (int)call->layout.parts;
     if (call->grid.sliced > 0)
         params.dq = slices_of(call);
-    return smelt__key_grads_launch(&grads, params);
+    return smelt__key_grads_launch(call->backward->op->context,
+                                   kernel_of(call, SMELT__BACKWARD_FINISH), call->stream,
+                                   call->backward->shape.dqk, call->layout.dkv.groups > 0, &params);
 }
 
 /* ---- all launches ---------------------------------------------------------------------------- */

@@ -129,8 +129,7 @@ static smelt_status place_blocks(struct forward *forward) {
     const size_t value_bytes = (size_t)(SMELT__GQA_UNIT * SMELT__GQA_ELEMENT * gqa->shape.dv);
     const size_t lse_bytes = SMELT__GQA_UNIT * sizeof(float);
     smelt__gqa_split(gqa, value_bytes + lse_bytes);
-    SMELT__TRY(
-        smelt__gqa_place_index(gqa, gqa->launch->segment, SMELT__GQA_PAIRS, tile_entries(gqa)));
+    SMELT__TRY(smelt__gqa_place_index(gqa, gqa->launch->segment, tile_entries(gqa)));
     const int64_t units = gqa->chunk * gqa->fields.width * gqa->units;
     forward->block.partials = smelt__gqa_take(gqa, units, value_bytes);
     forward->block.partial_lse = smelt__gqa_take(gqa, units, lse_bytes);
@@ -221,11 +220,17 @@ static smelt_status workspace(const struct smelt__call *call, size_t *bytes) {
     return SMELT_OK;
 }
 
-static struct sparse_gqa_fwd_params pack(const struct smelt__gqa *gqa) {
-    const smelt_sparse_gqa_args *args = gqa->call->args;
-    return (struct sparse_gqa_fwd_params){
-        .work = gqa->index.work,
-        .lists = gqa->index.lists,
+static smelt_status launch(struct smelt__call *call) {
+    const smelt_sparse_gqa_args *args = call->args;
+    struct forward forward;
+    SMELT__TRY(smelt__check_scale(args->scale));
+    SMELT__TRY(place(call, &forward));
+    if (forward.gqa.queries == 0)
+        return SMELT_OK; /* an empty call's tensors are not checked */
+    SMELT__TRY(smelt__gqa_check(&forward.gqa, call));
+    forward.params = (struct sparse_gqa_fwd_params){
+        .work = forward.gqa.index.work,
+        .lists = forward.gqa.index.lists,
         SMELT__TENSOR_BTH(q, args->q),
         SMELT__TENSOR_BSH(k, args->k),
         SMELT__TENSOR_BSH(v, args->v),
@@ -234,16 +239,6 @@ static struct sparse_gqa_fwd_params pack(const struct smelt__gqa *gqa) {
         SMELT__TENSOR_BTH(lse, args->lse),
         .scale = args->scale,
     };
-}
-
-static smelt_status launch(struct smelt__call *call) {
-    struct forward forward;
-    SMELT__TRY(smelt__check_scale(((const smelt_sparse_gqa_args *)call->args)->scale));
-    SMELT__TRY(place(call, &forward));
-    if (forward.gqa.queries == 0)
-        return SMELT_OK; /* an empty call's tensors are not checked */
-    SMELT__TRY(smelt__gqa_check(&forward.gqa, call));
-    forward.params = pack(&forward.gqa);
     return forward.gqa.launch->segment > 0 ? launch_blocks(&forward) : launch_queries(&forward);
 }
 

@@ -78,14 +78,10 @@ static inline smelt_status smelt__gqa_launch_all(const struct smelt__gqa *gqa, i
 
 /* ---- the reverse index (templates/sparse_gqa_lists.params.h) --------------------------------- */
 
-/* The index's optional arrays: `queries`; `pairs`, `places` and `order`. */
-enum { SMELT__GQA_QUERIES = 1, SMELT__GQA_PAIRS = 2 };
-
 /* Places the index of gqa->chunk entries in the workspace. `segment`: pairs of a segment; `tile_entries`:
  * entries of a tile whose lists may be united, 0 if none may be. Errors: INVALID_ARGUMENT for more lists or
  * pairs than a kernel can number. */
-smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
-                                    int tile_entries);
+smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int tile_entries);
 
 /* Sets gqa->index to the next gqa->chunk entries. Returns 0 if there are none left. */
 int smelt__gqa_next_chunk(struct smelt__gqa *gqa);

@@ -42,7 +42,6 @@ enum kind {
 
 struct backward {
     struct smelt__gqa gqa;
-    const smelt_sparse_gqa_grad_args *args;
     enum kind kind;
     int deterministic;
     int64_t keys;  /* rows of dk */
@@ -92,8 +91,8 @@ static smelt_status place_index(struct backward *backward) {
     const int64_t group = gqa->shape.group, width = gqa->fields.width;
     const int64_t entries =
         SMELT__SPLIT_RANGE_BYTES / (group * (gqa->shape.dqk + gqa->shape.dv) * SMELT__GQA_ELEMENT);
-    SMELT__TRY(smelt__gqa_place_index(
-        gqa, backward->deterministic ? WHOLE_LISTS : SMELT__GQA_SEGMENT, SMELT__GQA_QUERIES, 0));
+    SMELT__TRY(
+        smelt__gqa_place_index(gqa, backward->deterministic ? WHOLE_LISTS : SMELT__GQA_SEGMENT, 0));
     if (backward->kind != FEW)
         return SMELT_OK;
     const int64_t chunk = gqa->index.chunk_entries;
@@ -113,8 +112,7 @@ static smelt_status place_chunks(struct backward *backward) {
     struct smelt__gqa *const gqa = &backward->gqa;
     const size_t unit_bytes = (size_t)(SMELT__GQA_UNIT * SMELT__GQA_ELEMENT * gqa->shape.dqk);
     smelt__gqa_split(gqa, unit_bytes);
-    SMELT__TRY(smelt__gqa_place_index(gqa, gqa->launch->segment,
-                                      SMELT__GQA_QUERIES | SMELT__GQA_PAIRS, 0));
+    SMELT__TRY(smelt__gqa_place_index(gqa, gqa->launch->segment, 0));
     const int64_t slots = gqa->chunk * gqa->index.groups * gqa->fields.width;
     const int64_t items =
         (gqa->lists + slots / gqa->launch->segment) * (gqa->shape.kv_heads / gqa->index.groups);
@@ -131,7 +129,6 @@ static smelt_status place(const struct smelt__call *call, struct backward *backw
     struct smelt__gqa *const gqa = &backward->gqa;
     *backward = (struct backward){
         .gqa = SMELT__GQA(call, args),
-        .args = args,
         .deterministic = (int)smelt__spec_get(&call->op->spec, "deterministic"),
     };
     SMELT__TRY(smelt__gqa_begin(gqa, SMELT__GQA_BACKWARD_KEYS));
@@ -168,7 +165,7 @@ static smelt_status clear_sums(const struct backward *backward) {
 }
 
 static smelt_status launch_rows(const struct backward *backward) {
-    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const smelt_sparse_gqa_grad_args *args = backward->gqa.call->args;
     const struct attention_bwd_rows_params params = {
         .work = backward->gqa.index.work,
         SMELT__TENSOR_BTH(out, args->out),
@@ -188,7 +185,7 @@ static smelt_status launch_rows(const struct backward *backward) {
 
 /* The sums of dq, and of dk and dv if there are lists. */
 static smelt_status launch_sums(const struct backward *backward) {
-    const smelt_sparse_gqa_grad_args *const args = backward->args;
+    const smelt_sparse_gqa_grad_args *const args = backward->gqa.call->args;
     const struct smelt__gqa *const gqa = &backward->gqa;
     const struct sparse_gqa_sums_params params = {
         .work = gqa->index.work,
@@ -218,14 +215,15 @@ static smelt_status launch_sums(const struct backward *backward) {
 
 /* dq, and the sums of dk and dv. What may be refused comes before the first launch. */
 static smelt_status launch_blocks(struct backward *backward) {
+    const smelt_sparse_gqa_grad_args *args = backward->gqa.call->args;
     struct smelt__gqa *const gqa = &backward->gqa;
     struct sparse_gqa_bwd_block_params *const params = &backward->block;
     params->queries = gqa->index.queries;
     params->statistics = backward->statistics;
-    params->scale = backward->args->scale;
+    params->scale = args->scale;
     if (gqa->lists > 0) {
         SMELT__TRY(smelt__gqa_sources(gqa, &params->items, &params->q_map, &params->k, &params->v));
-        SMELT__TRY(smelt__gqa_query_map(gqa, "grad_out", &backward->args->grad_out, gqa->shape.dv,
+        SMELT__TRY(smelt__gqa_query_map(gqa, "grad_out", &args->grad_out, gqa->shape.dv,
                                         &params->grad_out_map));
     }
     SMELT__TRY(launch_rows(backward));
@@ -241,7 +239,7 @@ static smelt_status launch_blocks(struct backward *backward) {
 /* ---- other kernels --------------------------------------------------------------------------- */
 
 static struct sparse_gqa_bwd_params pack(const struct backward *backward) {
-    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const smelt_sparse_gqa_grad_args *args = backward->gqa.call->args;
     const struct sparse_gqa_lists_params *const index = &backward->gqa.index;
     return (struct sparse_gqa_bwd_params){
         .work = index->work,
@@ -322,26 +320,20 @@ static smelt_status launch_queries(struct backward *backward) {
 /* Writes the caller's dk or dv, in the form that `params` describes, and together with dk also dsink. */
 static smelt_status launch_finish(const struct backward *backward, int role, int columns,
                                   const float *sums, struct key_grads_finish_params params) {
-    const smelt_sparse_gqa_grad_args *args = backward->args;
+    const smelt_sparse_gqa_grad_args *args = backward->gqa.call->args;
     const struct smelt__gqa *const gqa = &backward->gqa;
-    const struct smelt__key_grads grads = {
-        .context = gqa->call->op->context,
-        .finish = gqa->kernels[role],
-        .stream = gqa->call->stream,
-        .sums = sums,
-        .keys = backward->keys,
-        .columns = columns,
-    };
     if (role == SMELT__GQA_BACKWARD_FINISH_DK && args->dsink.data) {
         params.dsink_parts = backward->dsink_parts;
         params.dsink = args->dsink.data;
     }
+    params.sums = sums;
     params.batches = (int)args->batches;
     params.rows = (int)args->rows;
     params.key_heads = gqa->shape.kv_heads;
     params.heads = gqa->shape.heads;
     params.parts = (int)parts_of(gqa);
-    return smelt__key_grads_launch(&grads, params);
+    return smelt__key_grads_launch(gqa->call->op->context, gqa->kernels[role], gqa->call->stream,
+                                   columns, 0, &params);
 }
 
 smelt_status smelt__sparse_gqa_backward_launch(struct smelt__call *call) {

@@ -56,8 +56,7 @@ smelt_status smelt__gqa_check(struct smelt__gqa *gqa, struct smelt__call *call) 
 
 /* ---- the reverse index ----------------------------------------------------------------------- */
 
-smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arrays,
-                                    int tile_entries) {
+smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int tile_entries) {
     struct sparse_gqa_lists_params *const index = &gqa->index;
     const int64_t slots = gqa->chunk * index->groups * gqa->fields.width;
     const size_t number = sizeof(int);
@@ -78,9 +77,9 @@ smelt_status smelt__gqa_place_index(struct smelt__gqa *gqa, int segment, int arr
         smelt__gqa_take(gqa, smelt__divide_up(gqa->chunk, entries) * gqa->lists, number);
     index->starts = smelt__gqa_take(gqa, gqa->lists + 1, number);
     index->items = smelt__gqa_take(gqa, gqa->lists + 1, number);
-    if (arrays & SMELT__GQA_QUERIES)
+    if (gqa->call->pass->pass == SMELT_PASS_BACKWARD)
         index->queries = smelt__gqa_take(gqa, slots, number);
-    if (arrays & SMELT__GQA_PAIRS) {
+    if (gqa->launch->segment > 0) { /* block-stationary */
         index->pairs = smelt__gqa_take(gqa, slots, 2 * number);
         index->places = smelt__gqa_take(gqa, slots, number);
         index->order = smelt__gqa_take(gqa, gqa->lists + slots / segment, 2 * number);

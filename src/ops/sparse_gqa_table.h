@@ -34,9 +34,6 @@ enum smelt__sparse_gqa_symbol { SYMBOLS(SMELT__NUMBER) };
 
 #define ARGS smelt_sparse_gqa_args
 
-static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {
-    SMELT__LISTS_NUMBERS(INT32_MAX)};
-
 #define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
     ROW(OUT, SMELT__TENSOR(out, BF16, OUTPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)      \
@@ -45,7 +42,7 @@ static const struct smelt__scalar_row smelt__sparse_gqa_scalars[] = {
 enum smelt__sparse_gqa_tensor { TENSORS(SMELT__NUMBER, ) };
 static const struct smelt__args_table smelt__sparse_gqa_table = {
     SMELT__ARGS("SMELT_SPARSE_GQA_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
-                smelt__sparse_gqa_scalars, SMELT__ROWS()),
+                SMELT__SCALARS(SMELT__LISTS_NUMBERS(INT32_MAX)), SMELT__ROWS()),
     SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
 };
 
@@ -55,9 +52,6 @@ static const struct smelt__args_table smelt__sparse_gqa_table = {
 /* ---- backward -------------------------------------------------------------------------------- */
 
 #define ARGS smelt_sparse_gqa_grad_args
-static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {
-    SMELT__LISTS_NUMBERS(INT32_MAX)};
-
 #define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, VALUES)                                                                            \
     ROW(OUT, SMELT__TENSOR(out, BF16, INPUT, OF(B), OF(T), OF(HQ), OF(DV)), .whole_rows = 1)       \
@@ -72,7 +66,7 @@ static const struct smelt__scalar_row smelt__sparse_gqa_grad_scalars[] = {
 enum smelt__sparse_gqa_grad_tensor { TENSORS(SMELT__GRAD_NUMBER, ) };
 static const struct smelt__args_table smelt__sparse_gqa_grad_table = {
     SMELT__ARGS("SMELT_SPARSE_GQA_GRAD_ARGS_INIT", workspace_bytes, SMELT__SYMBOLS,
-                smelt__sparse_gqa_grad_scalars, SMELT__ROWS()),
+                SMELT__SCALARS(SMELT__LISTS_NUMBERS(INT32_MAX)), SMELT__ROWS()),
     SMELT__WORKSPACE(SMELT__WORKSPACE_ALIGNMENT),
 };
 
@@ -84,9 +78,6 @@ static const struct smelt__args_table smelt__sparse_gqa_grad_table = {
 
 #define ARGS smelt_sparse_gqa_scores_args
 
-static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {
-    SMELT__LISTS_NUMBERS(INT32_MAX)};
-
 #define LSE LSE, SMELT__TENSOR(lse, FP32, INPUT, OF(B), OF(T), OF(HQ), OF(ONE))
 #define TENSORS(ROW, ...)                                                                          \
     INPUTS(ROW, LSE)                                                                               \
@@ -97,7 +88,7 @@ static const struct smelt__scalar_row smelt__sparse_gqa_scores_scalars[] = {
 enum smelt__sparse_gqa_scores_tensor { TENSORS(NUMBER, ) };
 static const struct smelt__args_table smelt__sparse_gqa_scores_table = {
     SMELT__ARGS("SMELT_SPARSE_GQA_SCORES_ARGS_INIT", query_capacity, SMELT__SYMBOLS,
-                smelt__sparse_gqa_scores_scalars, SMELT__ROWS()),
+                SMELT__SCALARS(SMELT__LISTS_NUMBERS(INT32_MAX)), SMELT__ROWS()),
 };
 
 #undef NUMBER

@@ -142,37 +142,32 @@ static const struct smelt__search search = {
              "thread block has threads",
 };
 
-static void add_constants(const struct smelt__choice *choice, const struct smelt__spec *spec,
-                          struct smelt__plan *plan) {
-    SMELT__PLAN_ADD(
-        plan, spec,
-        {"BLOCK_KEYS", "block_keys", choice->pipeline.block_keys,
-         "rows of one step of the main loop"},
-        {"STAGES", "stages", choice->pipeline.stages, "key blocks in flight"},
-        {"KEY_GROUPS", "key_groups", choice->key_groups, "warps that divide a block's keys"},
-        {"ROW_TILES", NULL, choice->row_tiles, "m16 tiles of a group's heads"},
-        {"BLOCK_HEADS", NULL, choice->shape.group, "heads of a thread block"},
-        {"BLOCK_ROWS", NULL, choice->rows, "a group's heads, padded"},
-        {"WARPS", NULL, choice->warps, "warps of a thread block"},
-        {"HEAD_BLOCKS", NULL, choice->items, "items of a query"},
-        {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"});
-    if (choice->kind != DQ)
-        SMELT__PLAN_ADD(plan, spec,
-                        {"QUERY_IN_REGISTERS", NULL, choice->query_in_registers,
-                         "1: query fragments are loaded once"});
-    if (choice->kind == OUT)
-        SMELT__PLAN_ADD(plan, spec,
-                        {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
-                         "1: a logit per head in the denominator"});
-}
-
 int smelt__sparse_gqa_plan_mma(const struct smelt__spec *spec, const struct smelt__arch *arch,
                                struct smelt__plan *plan, struct smelt__message *message) {
     struct smelt__choice choice;
     if (smelt__search_plan(&search, spec, arch, &choice, plan, message))
         return -1;
     smelt__sparse_gqa_name(spec, plan);
-    add_constants(&choice, spec, plan);
+    SMELT__PLAN_ADD(
+        plan, spec,
+        {"BLOCK_KEYS", "block_keys", choice.pipeline.block_keys,
+         "rows of one step of the main loop"},
+        {"STAGES", "stages", choice.pipeline.stages, "key blocks in flight"},
+        {"KEY_GROUPS", "key_groups", choice.key_groups, "warps that divide a block's keys"},
+        {"ROW_TILES", NULL, choice.row_tiles, "m16 tiles of a group's heads"},
+        {"BLOCK_HEADS", NULL, choice.shape.group, "heads of a thread block"},
+        {"BLOCK_ROWS", NULL, choice.rows, "a group's heads, padded"},
+        {"WARPS", NULL, choice.warps, "warps of a thread block"},
+        {"HEAD_BLOCKS", NULL, choice.items, "items of a query"},
+        {"QUERIES_AHEAD", NULL, SMELT__WARP, "entries of a query list that a warp holds"});
+    if (choice.kind != DQ)
+        SMELT__PLAN_ADD(plan, spec,
+                        {"QUERY_IN_REGISTERS", NULL, choice.query_in_registers,
+                         "1: query fragments are loaded once"});
+    if (choice.kind == OUT)
+        SMELT__PLAN_ADD(plan, spec,
+                        {"HAS_SINK", NULL, (int)smelt__spec_get(spec, "sink"),
+                         "1: a logit per head in the denominator"});
     smelt__plan_set_threads(plan, choice.warps * SMELT__WARP, choice.blocks);
     plan->item = "query";
     plan->blocks_per_item = choice.items;

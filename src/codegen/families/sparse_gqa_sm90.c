@@ -52,7 +52,7 @@ static const struct {
 struct smelt__choice {
     struct smelt__gqa_shape shape;
     int consumers;
-    int most_buffers, buffers; /* of K and V */
+    int buffers;       /* of K and V */
     int teams, stages; /* tiles of queries in flight, a multiple of the teams that share them */
     int ds_buffers;    /* keys: buffers of a team's dS */
     int row, queries;  /* united: row of united_buffers; buffers of Q */
@@ -120,8 +120,9 @@ static void add_regions(const struct smelt__choice *choice, struct smelt__plan *
                            "mbarriers");
 }
 
+/* For keys one. */
 static int buffers_legal(struct smelt__choice *choice) {
-    return choice->buffers <= choice->most_buffers;
+    return !choice->ds_buffers || choice->buffers == 1;
 }
 
 static int stages_legal(struct smelt__choice *choice) {
@@ -153,7 +154,6 @@ static void begin_forward(struct smelt__choice *choice, const struct smelt__spec
     begin(choice, spec);
     const int values = (choice->shape.dv + choice->shape.granularity) / 2;
     choice->consumers = smelt__spec_knob(spec, "consumers", values <= MOST_VALUES ? 3 : 2);
-    choice->most_buffers = 2;
     choice->teams = choice->consumers;
 }
 
@@ -187,7 +187,6 @@ int smelt__sparse_gqa_grad_may_be_block(const struct smelt__gqa_shape *shape) {
 
 static void begin_keys(struct smelt__choice *choice, const struct smelt__spec *spec) {
     begin(choice, spec);
-    choice->most_buffers = 1;
     choice->teams = choice->consumers * TILE_ROWS / choice->shape.granularity;
     choice->ds_buffers = choice->teams > 1 ? 1 : 2;
 }
