@@ -218,10 +218,13 @@ int smelt__attention_given(const struct smelt__problem *problem, int tensor) {
 }
 
 /* Whether a tensor has the same bits in every run: dq, dsink and a forward pass's results do. Sums of
- * gradients by key have no fixed order unless the operator is deterministic. */
+ * gradients by key have no fixed order unless the operator is deterministic. With unite=1 a query that is
+ * listed several times has a result for each of its neighbourhoods, any of which may be written last. */
 int smelt__attention_reproducible(const struct smelt__problem *problem, int tensor) {
-    return ((const struct smelt__attention_spec *)problem->spec)->deterministic ||
-           !problem->pass->tensors->rows[tensor].one_of;
+    const struct smelt__attention_spec *const spec = problem->spec;
+    if (problem->pass->pass == SMELT_PASS_FORWARD)
+        return !spec->unite || problem->options.query_list != SMELT__QUERY_LIST_REPEATED;
+    return spec->deterministic || !problem->pass->tensors->rows[tensor].one_of;
 }
 
 /* ---- query lists ----------------------------------------------------------------------------- */

@@ -295,6 +295,22 @@ TEST(test_schedule_text) {
     }
 }
 
+/* With unite=1 the neighbours of a query that is listed several times differ, and with them its results' bits. */
+TEST(test_united_bits) {
+    const struct smelt__harness_pass *const pass = smelt__harness_sparse_attn.passes;
+    for (int list = SMELT__QUERY_LIST_NONE; list <= SMELT__QUERY_LIST_REPEATED; list++)
+        for (int unite = 0; unite < 2; unite++) {
+            struct smelt__attention_spec united = {.unite = unite};
+            const struct smelt__problem problem = {
+                .pass = pass,
+                .spec = &united,
+                .options = {.query_list = (enum smelt__query_list)list},
+            };
+            assert_int_equal(pass->reproducible(&problem, 0),
+                             !unite || list != SMELT__QUERY_LIST_REPEATED);
+        }
+}
+
 enum { RUNS = 5 };
 
 /* A check under five schedules, where run number `bad_run` fails. */
