@@ -159,7 +159,13 @@ if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
     as_another "$smelt" warm --arch sm_80 --arch sm_90a "$kernel"
     closed=$(cd "$SMELT_CACHE_DIR" && echo ??)
     closed=${closed%% *}
+    cp -a "$SMELT_CACHE_DIR" "$work/layer"
     chmod 0 "$SMELT_CACHE_DIR/$closed"
+    export SMELT_CACHE_READONLY_DIR="$work/layer"
+    as_another "$smelt" cache verify
+    holds "$((status != 1))" 'verify fails' "exit status $status"
+    prints 'and verifies the read-only layer' "^$work/layer: 2 sound, 0 damaged"
+    unset SMELT_CACHE_READONLY_DIR
     for counted in 'stat=^entries +1$' 'verify=^1 sound, 0 damaged' 'prune=^0 removed .* 1 kept' 'clear=^1 removed$'; do
         as_another "$smelt" cache "${counted%%=*}"
         [ "$status" -eq 1 ] && grep -q "the subfolder $closed of $SMELT_CACHE_DIR cannot be read: Permission denied" "$work/err"

@@ -138,13 +138,15 @@ static int verify_cache(smelt_context *context, const struct tool_options *optio
     uint64_t sound = 0, removed = 0;
     if (options->arguments.count > 1)
         return verify_path(context, options, options->arguments.items[1]);
-    smelt_status status = smelt_cache_get_stats(context, &stats);
+    smelt_status of_layer = SMELT_OK, status = smelt_cache_get_stats(context, &stats);
     if (!status || status == SMELT_ERROR_CACHE)
         status = smelt_cache_walk(context, NULL, verify_entry, &cache);
+    if ((!status || status == SMELT_ERROR_CACHE) && *stats.readonly)
+        of_layer = smelt_cache_walk(context, stats.readonly, verify_entry, &layer);
     if (!status || status == SMELT_ERROR_CACHE)
         status = smelt_cache_verify(context, &sound, &removed);
-    if (!status && *stats.readonly)
-        status = smelt_cache_walk(context, stats.readonly, verify_entry, &layer);
+    if (!status)
+        status = of_layer; /* with its message: a call that succeeds sets none */
     const size_t damaged = removed + json_array_size(layer.damaged);
     if (!status || (status == SMELT_ERROR_CACHE && !options->json))
         print_verified(options, sound, removed, &cache, &layer, stats.readonly);
