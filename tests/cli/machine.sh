@@ -166,6 +166,9 @@ if as_another "$smelt" --version && [ "$status" -eq 0 ]; then
     holds "$((status != 1))" 'verify fails' "exit status $status"
     prints 'and verifies the read-only layer' "^$work/layer: 2 sound, 0 damaged"
     unset SMELT_CACHE_READONLY_DIR
+    as_another "$smelt" cache verify "$SMELT_CACHE_DIR"
+    holds "$((status != 1))" 'as a folder it fails, too' "exit status $status"
+    prints 'and its other entry is verified' "^$SMELT_CACHE_DIR: 1 sound, 0 damaged"
     for counted in 'stat=^entries +1$' 'verify=^1 sound, 0 damaged' 'prune=^0 removed .* 1 kept' 'clear=^1 removed$'; do
         as_another "$smelt" cache "${counted%%=*}"
         [ "$status" -eq 1 ] && grep -q "the subfolder $closed of $SMELT_CACHE_DIR cannot be read: Permission denied" "$work/err"

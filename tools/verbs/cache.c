@@ -99,7 +99,8 @@ static int verify_path(smelt_context *context, const struct tool_options *option
     struct verified verified = {.damaged = tool_json(json_array())};
     const smelt_status status = smelt_cache_walk(context, path, verify_entry, &verified);
     const size_t damaged = json_array_size(verified.damaged);
-    if (!status) {
+    const int found = verified.sound > 0 || verified.foreign > 0 || damaged > 0;
+    if (!status || (found && !options->json)) {
         say_damage(options, "damaged:", verified.damaged);
         if (options->json)
             tool_print_json(tool_pack("{s:s, s:I, s:I, s:O}", "path", path, "sound",
