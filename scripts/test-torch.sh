@@ -5,6 +5,12 @@
 #
 #   scripts/test-torch.sh --install    only installs PyTorch
 set -euo pipefail
+case ${1:-} in
+-h | --help)
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
 cd "$(dirname "$0")/.."
 venv=$PWD/build/torch-venv python=$PWD/build/torch-venv/bin/python
 counts=build/test-torch-counts.txt
