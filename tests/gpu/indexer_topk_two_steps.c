@@ -10,6 +10,22 @@
 
 #define TENSOR(name) SMELT__INDEXER_TOPK_##name
 
+/* Opens a workload, judges it if it was opened, and reports. */
+static void run_case(struct suite *suite, const char *name, const char *spec,
+                     const struct smelt__problem_options *options,
+                     void (*judge)(struct suite *suite, struct workload *workload, char *message,
+                                   size_t size)) {
+    struct workload workload;
+    char message[1024] = "";
+    if (!suite_wants(suite, name))
+        return;
+    if (workload_open(&workload, suite, spec, options, message, sizeof message) == 0) {
+        judge(suite, &workload, message, sizeof message);
+        workload_close(&workload);
+    }
+    suite_report(suite, name, message);
+}
+
 /* ---- the two steps --------------------------------------------------------------------------- */
 
 /* The two steps' results on the device. */
@@ -230,26 +246,19 @@ void run_two_steps(struct suite *suite) {
                                                        .lists = cases[i].lists,
                                                        .topk_length = i % 2,
                                                        .max_logits = i % 3 == 1};
-        struct workload workload;
-        char message[1024] = "";
-        if (!suite_wants(suite, cases[i].name))
-            continue;
-        if (workload_open(&workload, suite, cases[i].spec, &options, message, sizeof message) ==
-            0) {
-            compare_all(suite, &workload, message, sizeof message);
-            workload_close(&workload);
-        }
-        suite_report(suite, cases[i].name, message);
+        run_case(suite, cases[i].name, cases[i].spec, &options, compare_all);
     }
 }
 
 /* ---- no keys --------------------------------------------------------------------------------- */
 
 /* No keys give indices of -1. */
-static void choose_none(struct workload *workload, char *message, size_t size) {
+static void choose_none(struct suite *suite, struct workload *workload, char *message,
+                        size_t size) {
     smelt_indexer_topk_args *args = workload->placed.args;
     const struct smelt__indexer_topk_spec *spec = workload->problem.spec;
     const int64_t rows = args->rows;
+    (void)suite;
     args->rows = 0;
     if (works(smelt__placed_run(&workload->placed, workload->object, NULL), "no key", message,
               size))
@@ -261,8 +270,10 @@ static void choose_none(struct workload *workload, char *message, size_t size) {
 }
 
 /* Without candidates lists have only the tail, which begins at the window's end or after it: here it is empty. */
-static void choose_tails(struct workload *workload, char *message, size_t size) {
+static void choose_tails(struct suite *suite, struct workload *workload, char *message,
+                         size_t size) {
     smelt_indexer_topk_args *const host = workload->problem.args, *args = workload->placed.args;
+    (void)suite;
     host->candidate_count = args->candidate_count = workload->problem.extents[TENSOR(C)] = 0;
     for (int64_t i = 0; i < args->tokens; i++)
         ((int32_t *)smelt__problem_data(&workload->problem, TENSOR(LIMIT)))[i] = 4 * (int32_t)i + 3;
@@ -275,7 +286,7 @@ static void choose_tails(struct workload *workload, char *message, size_t size) 
 void run_without_keys(struct suite *suite) {
     static const struct {
         const char *name, *spec;
-        void (*judge)(struct workload *workload, char *message, size_t size);
+        void (*judge)(struct suite *suite, struct workload *workload, char *message, size_t size);
     } cases[] = {
         {"no keys: indexer_topk", "indexer_topk:heads=4,dim=64,dtype=fp8,topk=20", choose_none},
         {"no keys: indexer_topk, no candidate",
@@ -288,15 +299,6 @@ void run_without_keys(struct suite *suite) {
                                                        .rows = 200,
                                                        .lists = SMELT__LISTS_FULL,
                                                        .topk_length = 1};
-        struct workload workload;
-        char message[1024] = "";
-        if (!suite_wants(suite, cases[i].name))
-            continue;
-        if (workload_open(&workload, suite, cases[i].spec, &options, message, sizeof message) ==
-            0) {
-            cases[i].judge(&workload, message, sizeof message);
-            workload_close(&workload);
-        }
-        suite_report(suite, cases[i].name, message);
+        run_case(suite, cases[i].name, cases[i].spec, &options, cases[i].judge);
     }
 }
